@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, UnknownName
@@ -19,7 +18,7 @@ from limner.core.judgements import Judgements
 from limner.core.progress import ProgressLike, counting
 from limner.datasets.assembly import split_name
 from limner.datasets.image_files import new_folder
-from limner.datasets.text_files import At, existing, json_lines, number, refuse, table
+from limner.datasets.text_files import At, JsonObject, existing, json_lines, number, refuse, table
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 _DIRECTIONS = ("i2t", "t2i")
@@ -91,7 +90,9 @@ def _entries(file: Path) -> dict[str, Mapping[str, object]]:
     return entries
 
 
-def _judged(root: Path, split: str | None, sides: Mapping[str, object]) -> dict[str, dict[tuple[str, str], float]]:
+def _judged(
+    root: Path, split: str | None, sides: Mapping[str, Mapping[str, object]]
+) -> dict[str, dict[tuple[str, str], float]]:
     """Grades by split, query and candidate."""
     files = {file.stem: file for file in sorted((root / QRELS).glob("*.tsv"))}
     if not files:
@@ -104,7 +105,7 @@ def _judged(root: Path, split: str | None, sides: Mapping[str, object]) -> dict[
     return {name: _grades(file, sides) for name, file in files.items()}
 
 
-def _grades(file: Path, sides: Mapping[str, Any]) -> dict[tuple[str, str], float]:
+def _grades(file: Path, sides: Mapping[str, Mapping[str, object]]) -> dict[tuple[str, str], float]:
     grades: dict[tuple[str, str], float] = {}
     for at, row in table(file, delimiter="\t", quoted=False):
         if not set(_HEAD) <= row.keys():
@@ -121,11 +122,11 @@ def _grades(file: Path, sides: Mapping[str, Any]) -> dict[tuple[str, str], float
     return grades
 
 
-def _text(row: Mapping[str, Any]) -> str:
+def _text(row: JsonObject) -> str:
     return " ".join(part for part in (row.get("title") or "", row.get("text") or "") if part)
 
 
-def _file(row: Mapping[str, Any], folder: Path) -> str | None:
+def _file(row: JsonObject, folder: Path) -> str | None:
     return str(folder / row["image"]) if row.get("image") else None
 
 

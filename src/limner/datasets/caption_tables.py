@@ -17,7 +17,7 @@ from limner.core.images import Value, as_value
 from limner.core.paths import damage_told, refuse_irregular
 from limner.datasets.assembly import Assembly, Check
 from limner.datasets.image_files import IMAGE_ENDINGS
-from limner.datasets.text_files import At, existing, json_lines, lines, number, optional_file, refuse, table
+from limner.datasets.text_files import At, JsonObject, existing, json_lines, lines, number, optional_file, refuse, table
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "image": ("image", "file_name", "filename", "image_path", "filepath", "image_name", "image_id"),
@@ -307,7 +307,7 @@ def _content(value: Any) -> object:
     return value.tobytes() if hasattr(value, "getexif") else value
 
 
-def _captions(cells: Mapping[str, Any], at: At) -> list[str]:
+def _captions(cells: JsonObject, at: At) -> list[str]:
     given_captions = cells["caption"] if "caption" in cells else cells["captions"]
     listed = list(given_captions) if isinstance(given_captions, (list, tuple, np.ndarray)) else [given_captions]
     for caption in listed:

@@ -15,7 +15,7 @@ from limner.core.judgements import Judgements
 from limner.core.paths import read_array
 from limner.datasets import coco_judgements
 from limner.datasets.assembly import Assembly, Check
-from limner.datasets.text_files import At, existing, json_file, optional_file, refuse, refuse_missing, table
+from limner.datasets.text_files import At, JsonObject, existing, json_file, optional_file, refuse, refuse_missing, table
 
 Named = dict[str, Judgements]
 _YEAR = re.compile(r"(19|20)\d\d$")
@@ -111,7 +111,7 @@ def read_instances(path: str | Path) -> dict[str, tuple[dict[str, Any], ...]]:
     return {image: tuple(objects) for image, objects in objects_of.items()}
 
 
-def _object(entry: dict[str, Any], category: dict[str, object]) -> dict[str, object]:
+def _object(entry: JsonObject, category: JsonObject) -> dict[str, object]:
     left, top, width, height = entry["bbox"]
     return {
         "name": category["name"],

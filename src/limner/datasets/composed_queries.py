@@ -18,7 +18,7 @@ from limner.core.errors import LimnerError, shown
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.core.paths import damage_told, read_json
-from limner.datasets.text_files import At, Notes, existing, json_lines, refuse
+from limner.datasets.text_files import At, JsonObject, Notes, existing, json_lines, refuse
 
 ENDINGS = (".json", ".jsonl")
 
@@ -168,25 +168,25 @@ def _once(names: Iterable[object]) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _cirr(number: int, record: Mapping[str, Any]) -> ComposedQuery:
+def _cirr(number: int, record: JsonObject) -> ComposedQuery:
     reference, members = record["reference"], record.get("img_set", {}).get("members", [])
     group = tuple(member for member in _once(members) if member != reference)
     name = str(record.get("pairid", number))
     return ComposedQuery(name, reference, record["caption"], (record["target_hard"],), group)
 
 
-def _circo(number: int, record: Mapping[str, Any]) -> ComposedQuery:
+def _circo(number: int, record: JsonObject) -> ComposedQuery:
     answers = _once(str(image) for image in (record["target_img_id"], *record["gt_img_ids"]))
     name, reference = str(record.get("id", number)), str(record["reference_img_id"])
     return ComposedQuery(name, reference, record["relative_caption"], answers)
 
 
-def _fashion_iq(number: int, record: Mapping[str, Any]) -> ComposedQuery:
+def _fashion_iq(number: int, record: JsonObject) -> ComposedQuery:
     text = " and ".join(str(caption).strip() for caption in record["captions"])
     return ComposedQuery(str(number), record["candidate"], text, (record["target"],))
 
 
-def _plain(number: int, record: Mapping[str, Any]) -> ComposedQuery:
+def _plain(number: int, record: JsonObject) -> ComposedQuery:
     if not all(isinstance(record.get(key, []), list) for key in ("answers", "group")):
         raise LimnerError(f"query {number}: answers and group are lists of images; got something else")
     name = str(record.get("id", number))
@@ -194,7 +194,7 @@ def _plain(number: int, record: Mapping[str, Any]) -> ComposedQuery:
     return ComposedQuery(name, record["reference"], record["text"], *parts)
 
 
-FORMS: Sequence[tuple[frozenset[str], Callable[[int, Mapping[str, Any]], ComposedQuery]]] = (
+FORMS: Sequence[tuple[frozenset[str], Callable[[int, JsonObject], ComposedQuery]]] = (
     (frozenset({"reference", "target_hard", "caption"}), _cirr),
     (frozenset({"reference_img_id", "target_img_id", "gt_img_ids", "relative_caption"}), _circo),
     (frozenset({"candidate", "target", "captions"}), _fashion_iq),

@@ -20,11 +20,11 @@ from limner.core.judgements import Judgements
 from limner.datasets.assembly import Assembly, Check
 from limner.datasets.caption_tables import COLUMNS, TableReader, table_rows
 from limner.datasets.croissant_writing import HEAD
-from limner.datasets.text_files import At, existing, json_file, number, refuse
+from limner.datasets.text_files import At, JsonObject, existing, json_file, number, refuse
 
 OWN = ("images", "captions", "judgements")
 """Record sets of a folder that limner wrote."""
-Node = Mapping[str, Any]
+Node = JsonObject
 Row = tuple[At, dict[str, Any]]
 _HASH = re.compile(r"[0-9a-fA-F]{64}")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def write_croissant(
 # --- tables -----------------------------------------------------------------------------------------------------
 
 
-def _tables(collection: Collection, files: list[str | None]) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+def _tables(collection: Collection, files: list[str | None]) -> Iterator[tuple[str, Mapping[str, Sequence[object]]]]:
     split = {image: name for name, ids in collection.splits.items() for image in ids}
     images, texts = collection.images.ids, collection.texts.ids
     yield "images", {"id": list(images), "file": files, "split": [split.get(image) for image in images]}
@@ -78,7 +78,7 @@ def _tables(collection: Collection, files: list[str | None]) -> Iterator[tuple[s
     yield "judgements", {name: [row[at] for row in rows] for at, name in named}
 
 
-def _write_table(path: Path, columns: Mapping[str, list[object]]) -> str:
+def _write_table(path: Path, columns: Mapping[str, Sequence[object]]) -> str:
     """Writes a parquet table; returns the hash of the file."""
     pa, pq = arrow_module("a Parquet file"), parquet_module()
 
@@ -156,7 +156,7 @@ def _files() -> dict[str, object]:
     return {"@type": "cr:FileSet", "@id": FILES, "name": FILES, **properties}
 
 
-def _set(name: str, about: str, fields: list[dict[str, Any]], key: str | None = None) -> dict[str, object]:
+def _set(name: str, about: str, fields: Sequence[Mapping[str, object]], key: str | None = None) -> dict[str, object]:
     keyed = {} if key is None else {"key": {"@id": f"{name}/{key}"}}
     return {"@type": "cr:RecordSet", "@id": name, "name": name, "description": about, **keyed, "field": fields}
 

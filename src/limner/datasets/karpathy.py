@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.datasets.assembly import Assembly, Check, split_name
-from limner.datasets.text_files import At, existing, filled_lines, find_file, json_file, lines, refuse, refuse_missing
+from limner.datasets.text_files import (
+    At,
+    JsonObject,
+    existing,
+    filled_lines,
+    find_file,
+    json_file,
+    lines,
+    refuse,
+    refuse_missing,
+)
 
 _RESTVAL = ("train", "restval", "drop")
 _PARTS = ("train", "dev", "test")
@@ -52,7 +61,7 @@ def load_json(
     return assembly.finish(split=split, images=images, folders=folders, check_images=check_images)
 
 
-def _add_entry(assembly: Assembly, entry: dict[str, Any], at: At, row: int, restval: str, first: int | None) -> None:
+def _add_entry(assembly: Assembly, entry: JsonObject, at: At, row: int, restval: str, first: int | None) -> None:
     refuse_missing(entry, ("filename", "sentences", "split"), at, f"image {row}")
     part = restval if entry["split"] == "restval" else entry["split"]
     if part == "drop":

@@ -18,9 +18,9 @@ from limner.core.errors import LimnerError, shown
 from limner.core.paths import damage_told, read_json, refuse_irregular
 from limner.datasets.assembly import Assembly, Check
 from limner.datasets.caption_tables import TableReader
-from limner.datasets.text_files import At, existing
+from limner.datasets.text_files import At, JsonObject, existing
 
-Row = Mapping[str, Any]
+Row = JsonObject
 _AT_ONCE = 1000  # rows of an Arrow table converted to Python values at once
 
 
@@ -165,7 +165,7 @@ def _filled(records: Iterable[dict[object, object]]) -> Iterator[Row]:
         yield {str(name): None if isinstance(cell, float) and cell != cell else cell for name, cell in row.items()}
 
 
-def _by_column(columns: Mapping[str, Any]) -> Iterator[Row]:
+def _by_column(columns: Row) -> Iterator[Row]:
     lengths = {str(name): len(column) for name, column in columns.items()}
     if len(set(lengths.values())) != 1:
         counts = ", ".join(f"{name}: {length:,}" for name, length in lengths.items())

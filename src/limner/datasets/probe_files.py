@@ -17,7 +17,7 @@ from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.core.paths import damage_told, read_json
-from limner.datasets.text_files import At, Notes, existing, json_lines, refuse, table
+from limner.datasets.text_files import At, JsonObject, Notes, existing, json_lines, refuse, table
 
 ENDINGS = (".json", ".jsonl", ".csv")
 
@@ -158,29 +158,29 @@ def _refuse_bad(at: At, case: ProbeCase) -> None:
 # --- forms ------------------------------------------------------------------------------------------------------
 
 
-def _skill(record: Mapping[str, Any], key: str, otherwise: str) -> str:
+def _skill(record: JsonObject, key: str, otherwise: str) -> str:
     """The skill that a case names, or else the name of its file."""
     skill = record.get(key)
     return skill if isinstance(skill, str) and skill else otherwise
 
 
-def _sugarcrepe(name: str, record: Mapping[str, Any], subset: str) -> ProbeCase:
+def _sugarcrepe(name: str, record: JsonObject, subset: str) -> ProbeCase:
     right = [record["caption"], *([record["caption2"]] if "caption2" in record else [])]
     return ProbeCase(
         name, _skill(record, "subset", subset), (record["filename"],), tuple(right), (record["negative_caption"],)
     )
 
 
-def _valse(name: str, record: Mapping[str, Any], subset: str) -> ProbeCase:
+def _valse(name: str, record: JsonObject, subset: str) -> ProbeCase:
     skill = _skill(record, "linguistic_phenomena", subset)
     return ProbeCase(name, skill, (record["image_file"],), (record["caption"],), (record["foil"],))
 
 
-def _aro(name: str, record: Mapping[str, Any], subset: str) -> ProbeCase:
+def _aro(name: str, record: JsonObject, subset: str) -> ProbeCase:
     return ProbeCase(name, subset, (record["image_path"],), (record["true_caption"],), (record["false_caption"],))
 
 
-def _choices(name: str, record: Mapping[str, Any], subset: str) -> ProbeCase:
+def _choices(name: str, record: JsonObject, subset: str) -> ProbeCase:
     listed: Sequence[Any] = [record[key] for key in sorted(record) if str(key).startswith("caption_") and record[key]]
     at = int(record["correct_answer"])
     if not 0 <= at < len(listed):
@@ -190,12 +190,12 @@ def _choices(name: str, record: Mapping[str, Any], subset: str) -> ProbeCase:
     return ProbeCase(name, skill, (record["image_path"],), (listed[at],), foils)
 
 
-def _winoground(name: str, record: Mapping[str, Any], subset: str) -> ProbeCase:
+def _winoground(name: str, record: JsonObject, subset: str) -> ProbeCase:
     sides = (record["image_0"], record["image_1"]), (record["caption_0"], record["caption_1"])
     return ProbeCase(name, _skill(record, "collapsed_tag", subset), *sides)
 
 
-FORMS: Sequence[tuple[frozenset[str], Callable[[str, Mapping[str, Any], str], ProbeCase]]] = (
+FORMS: Sequence[tuple[frozenset[str], Callable[[str, JsonObject, str], ProbeCase]]] = (
     (frozenset({"image_0", "image_1", "caption_0", "caption_1"}), _winoground),
     (frozenset({"image_path", "correct_answer", "caption_0"}), _choices),
     (frozenset({"filename", "caption", "negative_caption"}), _sugarcrepe),

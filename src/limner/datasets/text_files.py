@@ -14,12 +14,15 @@ import csv
 import gzip
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
 
 from limner.core.errors import LimnerError, shown
 from limner.core.paths import SMALL, parse_json, refuse_bomb, refuse_irregular
+
+JsonObject = Mapping[str, Any]
+"""An object of a JSON file, or a row of a table: its values are of any kind."""
 
 LONGEST_CELL = 1 << 24
 """Maximum length of a csv cell: far above any caption, but below what an unclosed quote causes in a large file."""

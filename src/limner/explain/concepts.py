@@ -20,7 +20,7 @@ from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, shown
 from limner.core.paths import damage_told, read_json
 from limner.core.progress import ProgressLike, as_progress, counting
-from limner.datasets.text_files import table
+from limner.datasets.text_files import JsonObject, table
 from limner.explain.noun_phrases import phrases
 from limner.language.wordnet import WordNet
 
@@ -183,9 +183,7 @@ def _relations(
             faults.add("relations of missing objects", f"{one} {word} {second} in {image}")
 
 
-def _image_object(
-    entry: Mapping[str, Any], wordnet: WordNet, faults: Faults, image: str, image_area: float
-) -> ImageObject:
+def _image_object(entry: JsonObject, wordnet: WordNet, faults: Faults, image: str, image_area: float) -> ImageObject:
     box = entry.get("box")
     area = None
     if box is not None:
@@ -229,7 +227,7 @@ def name_to_synset(name: str, wordnet: WordNet) -> str | None:
     return None
 
 
-def _attributes(entry: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
+def _attributes(entry: JsonObject) -> frozenset[tuple[str, str]]:
     named = {
         (SPELLING.get(attribute, attribute), str(entry[attribute]).lower())
         for attribute in ATTRIBUTES
@@ -286,7 +284,7 @@ def read_visual_genome(path: str | Path) -> dict[str, list[dict[str, object]]]:
     return objects
 
 
-def _visual_genome(entry: Mapping[str, Any]) -> dict[str, object]:
+def _visual_genome(entry: JsonObject) -> dict[str, object]:
     x, y, w, h = (float(entry.get(side, 0)) for side in "xywh")
     first: Mapping[str, Sequence[str]] = {k: entry.get(k) or [""] for k in ("synsets", "names")}
     return {

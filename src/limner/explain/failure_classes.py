@@ -13,12 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import ProgressLike, counting
-from limner.datasets.text_files import At, table
+from limner.datasets.text_files import At, JsonObject, table
 from limner.explain.concepts import Concepts, ImageObject, name_to_synset
 from limner.explain.failures import Failure
 from limner.explain.noun_phrases import FUNCTION, Phrase, is_modifier, phrases, stands_for, words
@@ -145,7 +144,7 @@ def setting_words(collection: Collection, wordnet: WordNet, *, min_count: int = 
     return settings
 
 
-def _kinds(objects: Sequence[Mapping[str, Any]], wordnet: WordNet) -> Iterator[str]:
+def _kinds(objects: Sequence[JsonObject], wordnet: WordNet) -> Iterator[str]:
     """The synset of each object, or the usual sense of its name: a car is no room, though one sense (of a lift) is."""
     for entry in objects:
         synset = str(entry.get("synset") or "")

@@ -6,11 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from limner.core.arrays import FloatArray
+from limner.core.arrays import Array, FloatArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.progress import Progress, ProgressLike, as_progress, counting
@@ -192,7 +191,7 @@ def _total(value: float | int, *, number: bool = False) -> str:
     return f"{value:,}" if isinstance(value, int) else "–" if math.isnan(value) else f"{value:.1%}"
 
 
-def _summed(values: FloatArray, images: np.ndarray[Any, Any], *, share: bool) -> dict[str, float]:
+def _summed(values: FloatArray, images: Array, *, share: bool) -> dict[str, float]:
     defined = ~np.isnan(values)
     values_defined, by = values[defined], images[defined]
     mean = float(values_defined.mean()) if len(values_defined) else math.nan

@@ -7,13 +7,14 @@ the query, with f the count of w in document d, n_w the number of documents with
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
-from limner.core.arrays import FloatArray
+from limner.core.arrays import FloatArray, IntArray
 from limner.language.word_overlap import IRREGULAR, STOP_WORDS, stem, tokens
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class BM25:
             total[rows] += weights
         return total
 
-    def having(self, text: str) -> Any:
+    def having(self, text: str) -> npt.NDArray[np.bool_]:
         """Which documents contain every word of a text; none for a text without words."""
         words = query_words(text)
         matched = np.full(self.weights.shape[0], bool(words))
@@ -92,13 +93,13 @@ class BM25:
         """The words of a query that occur in a document, as written in the query."""
         return tuple(word for key, word in query_words(text).items() if document in self._postings(key)[0])
 
-    def _postings(self, word: str) -> tuple[Any, object]:
+    def _postings(self, word: str) -> tuple[IntArray, FloatArray]:
         column = self.vocabulary.get(word)
         rows = slice(0, 0) if column is None else slice(*self.weights.indptr[column : column + 2])
         return self.weights.indices[rows], self.weights.data[rows]
 
 
-def _counted(documents: Iterable[Iterable[str]], vocabulary: dict[str, int]) -> tuple[Any, object, FloatArray]:
+def _counted(documents: Iterable[Iterable[str]], vocabulary: dict[str, int]) -> tuple[IntArray, IntArray, FloatArray]:
     """Document and stem of every word, and the length of each document; new stems are added to the vocabulary."""
     stems: dict[str, int | None] = {}
     rows, columns, lengths = [], [], []
@@ -108,8 +109,8 @@ def _counted(documents: Iterable[Iterable[str]], vocabulary: dict[str, int]) -> 
         rows.append(np.full(len(known_columns), row, dtype=np.int64))
         columns.extend(known_columns)
         lengths.append(len(known_columns))
-    joined: Sequence[Any] = rows or [np.empty(0, dtype=np.int64)]
-    return np.concatenate(joined), np.asarray(columns, dtype=np.int64), np.asarray(lengths, dtype=np.float64)
+    joined = np.concatenate(rows or [np.empty(0, dtype=np.int64)])
+    return joined, np.asarray(columns, dtype=np.int64), np.asarray(lengths, dtype=np.float64)
 
 
 def _column(word: str, stems: dict[str, int | None], vocabulary: dict[str, int]) -> int | None:
