@@ -158,7 +158,9 @@ class CrankTask:
         return {"AUC": float(ranks.mean() / 2 / len(mismatched)), "accuracy": float(accuracy)}
 
 
-def _in_batches(judge: Judge, data: CrankData, rows: IntArray, columns: IntArray, progress: Progress = SILENT) -> Scored:
+def _in_batches(
+    judge: Judge, data: CrankData, rows: IntArray, columns: IntArray, progress: Progress = SILENT
+) -> Scored:
     """Logits of many pairs, in batches of similar length."""
     lengths = judge.lengths(data.names, data.captions)
     out = np.empty(len(rows), dtype=np.float32)
