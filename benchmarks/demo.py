@@ -31,10 +31,10 @@ def cost(folder: Path, *options: str) -> float:
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
-    size_options = ("--images", "100") if options.quick else ()
+    size_options = ("-O", "images=100") if options.quick else ()
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "before").mkdir()
-        cost(Path(folder) / "before", "--images", "25")  # Python writes its byte code
+        cost(Path(folder) / "before", "-O", "images=25")  # Python writes its byte code
         first, second = (cost(Path(folder), *size_options) for _ in range(2))
     load = f"load average when measured {os.getloadavg()[0]:.1f}"
     log(f"first {first:.1f}, again {second:.1f} CPU-seconds, {load}")

@@ -1,6 +1,6 @@
 """From the name of an encoder to a report on Flickr8k: one command beside encode-then-evaluate by hand.
 
-`limner evaluate flickr8k:DIR --encoder NAME --cache FOLDER -o report.html`: collection read, test photographs and
+`limner evaluate flickr8k:DIR --model NAME --cache FOLDER -o report.html`: collection read, test photographs and
 captions encoded, both directions evaluated with intervals, page written. By hand: a script with the model's own
 library, a matrix product and recall in numpy, without intervals or page, which keeps its vectors in a file. Both are
 fresh processes, start to end, in turn; first with nothing encoded, then with all vectors kept. Two encoders: a CLIP
@@ -166,7 +166,7 @@ def command(model_name: str, place: Place) -> Callable[[], object]:
     words = [
         "evaluate",
         f"flickr8k:{place.flickr8k}",
-        "--encoder",
+        "--model",
         place.encoder(model_name),
         "--cache",
         str(place.kept),

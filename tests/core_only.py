@@ -94,9 +94,9 @@ def writing() -> Iterator[tuple[str, ...]]:
     yield "train", "colours", *SCENES, "-o", "colours"
     yield "evaluate", *SCENES, "--images", "I.npy", "--texts", "T.npy", "-o", "a.json"
     yield "evaluate", *SCENES, "--scores", "S.npy", "-o", "b.json"
-    yield "demo", "--images", "25", "-o", "demo"
+    yield "demo", "-O", "images=25", "-o", "demo"
     yield "data", "convert", *SCENES, "table.csv"
-    yield "languages", *SCENES, "--scores", "S.npy", "--field", "meaning"
+    yield "evaluate", "languages:scenes", *SCENES[1:], "-O", "field=meaning", "--scores", "S.npy"
     yield "explain", "gap", "--images", "I.npy", "--texts", "T.npy"
 
 
@@ -114,18 +114,18 @@ def by_system() -> Iterator[tuple[str, ...]]:
     """Every command that takes a system."""
     for name in names("systems"):
         yield "train", name, *SMALL, "-o", f"trained-{name}"
-        yield "train", name, *SMALL, "-o", f"trained-{name}", "--set", "model=model"
+        yield "train", name, *SMALL, "-o", f"trained-{name}", "-O", "model=model"
     for name in dict.fromkeys((*names("systems"), *names("encoders"), *names("scorers"))):
-        system = ("--system", name)
-        for command in ("evaluate", "languages", "explain failures", "explain attack", "explain gap"):
+        system = ("--model", name)
+        for command in ("evaluate", "explain failures", "explain attack", "explain gap"):
             yield *command.split(), *SMALL, *system
         yield "explain", "map", *SMALL, *system, "-o", "map.html"
         yield "index", f"index-{name}", *SMALL, *system
         yield "search", f"index-{name}", "a red circle"
         yield "search", "missing", "a red circle", *system
         yield "serve", *SMALL, *system
-        yield "explain", "probe", "probe.json", "--image-folder", "photos", "--train-on", "photos", *system
-        yield "composed", "composed.json", "--image-folder", "photos", "--train-on", "photos", *system
+        yield "explain", "probe", "probe.json", "-O", "images=photos", "-O", "train_on=photos", *system
+        yield "evaluate", "composed:composed.json", "-O", "images=photos", "-O", "train_on=photos", *system
         yield "explain", "uncertainty", *SMALL, "--model", name
         for command in ("pool", "plan", "failures", "study"):
             yield "annotate", command, "work.db", *SMALL, *system
@@ -134,13 +134,13 @@ def by_system() -> Iterator[tuple[str, ...]]:
 def by_encoder() -> Iterator[tuple[str, ...]]:
     """Every command that takes an encoder, with a folder of a model and without."""
     for name, options in product(names("encoders"), ("", "(model=model)", "(folder=model)", "(file=words.txt)")):
-        encoder = ("--encoder", name + options)
+        encoder = ("--model", name + options)
         yield "evaluate", *SMALL, *encoder
-        yield "text-only", *SMALL, *encoder
+        yield "evaluate", "text-only:scenes", *SMALL[1:], *encoder
         for source in ("texts.txt", "photos"):
             yield "encode", source, *encoder, "-o", "vectors.npy"
-        yield "index", "index-encoder", *SMALL, "--system", name + options
-        yield "evaluate", *SMALL, "--system", name + options
+        yield "index", "index-encoder", *SMALL, "--model", name + options
+        yield "evaluate", *SMALL, "--model", name + options
 
 
 def by_other_names() -> Iterator[tuple[str, ...]]:
@@ -152,13 +152,13 @@ def by_other_names() -> Iterator[tuple[str, ...]]:
     for name in names("corrections"):
         yield "evaluate", *SCENES, "--scores", "S.npy", "--correct", name
         yield "evaluate", *SCENES, "--images", "I.npy", "--texts", "T.npy", "--correct", name
-        yield "index", "corrected", *SMALL, "--system", "histograms", "--correct", name
+        yield "index", "corrected", *SMALL, "--model", "histograms", "--correct", name
     for name in names("fusions"):
         yield "match", "fuse", "a.run", "b.run", "--method", name, "-o", "fused.run"
     for name, options in product(names("scorers"), ("", "(model=model)")):
         yield "match", "rerank", "a.run", *SCENES, "--scorer", name + options, "-o", "reranked.run"
     for name in names("losses"):
-        yield "train", "towers", *SMALL, "--set", f"loss={name}", "-o", "trained"
+        yield "train", "towers", *SMALL, "-O", f"loss={name}", "-o", "trained"
     for name in MEASURES:
         for measure in (name, f"{name}@3"):
             yield "evaluate", *SCENES, "--scores", "S.npy", "--measures", measure
@@ -175,14 +175,14 @@ def by_ending() -> Iterator[tuple[str, ...]]:
         yield "compare", "--show", "ranks", "a.json", "b.json", "-o", out
         yield "compare", "--show", "board", "a.json", "b.json", "-o", out
         yield "explain", "slices", "a.json", *SCENES, "--by", "words", "--min-size", "5", "-o", out
-        yield "languages", *SCENES, "--scores", "S.npy", "-o", out
+        yield "evaluate", "languages:scenes", *SCENES[1:], "--scores", "S.npy", "-o", out
         yield "explain", "failures", *SCENES, "--scores", "S.npy", "-o", out
-        yield "explain", "attack", *SCENES, "--system", "histograms", "-o", out
+        yield "explain", "attack", *SCENES, "--model", "histograms", "-o", out
         yield "explain", "gap", *SCENES, "--images", "I.npy", "--texts", "T.npy", "-o", out
         yield "explain", "map", *SCENES, "--images", "I.npy", "--texts", "T.npy", "-o", out
         yield "report", "a.json", "-o", out
         yield "data", "audit", *SCENES, "-o", out
-        yield "encode", "photos", "--encoder", "histograms", "-o", out
+        yield "encode", "photos", "--model", "histograms", "-o", out
         yield "data", "convert", *SMALL, f"converted{ending}"
         yield "data", "describe", f"in{ending}"
         yield "match", "fuse", "a.run", "b.run", "-o", out
@@ -191,14 +191,14 @@ def by_ending() -> Iterator[tuple[str, ...]]:
         yield "evaluate", *SCENES, "--images", f"I{ending}", "--texts", f"T{ending}"
         yield "annotate", "export", "work.db", out
         yield "annotate", "import", "work.db", f"in{ending}"
-        yield "explain", "probe", f"probe{ending}", "--system", "histograms"
-        yield "composed", f"composed{ending}", "--system", "histograms"
+        yield "explain", "probe", f"probe{ending}", "--model", "histograms"
+        yield "evaluate", f"composed:composed{ending}", "--model", "histograms"
     for to in ("csv", "parquet", "webdataset", "croissant", "karpathy", "huggingface", "beir"):
         yield "data", "convert", *SMALL, f"to-{to}", "--to", to
     yield "report", "a.json", "-o", "report.pdf", "--figure", "recall"
-    yield "report", "a.json", "-o", "README.md", "-o", "README.md"
+    yield "report", "a.json", "-o", "README.md"
     yield "compare", "--show", "board", "a.json", "b.json", "-o", "mteb"
-    for words in (("evaluate", *SMALL, "--system", "histograms"), ("index", "clustered", *SMALL), ("search", "i", "x")):
+    for words in (("evaluate", *SMALL, "--model", "histograms"), ("index", "clustered", *SMALL), ("search", "i", "x")):
         yield *words, "--cluster", "ray://127.0.0.1:1"
 
 
@@ -215,7 +215,7 @@ def annotating() -> Iterator[tuple[str, ...]]:
             yield "annotate", *(store if word == "STORE" else word for word in words.split())
     yield from [("serve",), ("serve", "photos"), ("serve", *SMALL, "--store", "work.db"), ("serve", "--index", "i")]
     for words in (("evaluate", "--estimate"), ("explain", "failures", "--labels")):
-        yield *words[:-1], *SMALL, "--system", "histograms", words[-1], "work.db"
+        yield *words[:-1], *SMALL, "--model", "histograms", words[-1], "work.db"
     yield "report", "a.json", "-o", "estimated.html", "--estimate", "work.db"
     yield "compare", "a.json", "b.json", "--estimate", "work.db"
 

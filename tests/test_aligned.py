@@ -93,30 +93,30 @@ def test_an_encoder_of_one_kind_is_joined_with_a_simple_one_of_the_other(world, 
 
 
 def test_from_the_name_of_an_encoder_of_images_alone_to_a_report():
-    done = shell("evaluate", *WORLD, "--encoder", "histograms", "-o", "r.json", "--json")
+    done = shell("evaluate", *WORLD, "--model", "histograms", "-o", "r.json", "--json")
     assert done.exit_code == 0, done.stderr
-    both = shell("evaluate", *WORLD, "--encoder", "aligned(images=histograms, texts=words)", "--json")
+    both = shell("evaluate", *WORLD, "--model", "aligned(images=histograms, texts=words)", "--json")
     assert json.loads(both.stdout)["results"] == json.loads(done.stdout)["results"]
     assert "encodes images only" in " ".join(limner.Report.load("r.json").notes)
 
 
 def test_options_that_the_loader_does_not_have_are_the_encoders():
-    plain = shell("evaluate", *WORLD, "--encoder", "aligned", "-O", "dimensions=3", "--json")
-    written = shell("evaluate", *WORLD, "--encoder", "aligned(dimensions=3)", "--json")
+    plain = shell("evaluate", *WORLD, "--model", "aligned", "-O", "dimensions=3", "--json")
+    written = shell("evaluate", *WORLD, "--model", "aligned(dimensions=3)", "--json")
     assert plain.exit_code == 0 and plain.stdout == written.stdout
-    more = shell("evaluate", *WORLD, "--encoder", "aligned(ridge=1)", "-O", "dimensions=3", "--json")
+    more = shell("evaluate", *WORLD, "--model", "aligned(ridge=1)", "-O", "dimensions=3", "--json")
     assert json.loads(more.stdout)["results"] == json.loads(plain.stdout)["results"]
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--encoder", "aligned", "-O", "dimension=3"), "dimensions"),
-        (("--encoder", "aligned(ridge=0)"), "ridge above 0"),
-        (("--encoder", "aligned(texts=histograms)"), "encodes images; name an encoder of texts"),
-        (("--encoder", "aligned(images=nothing)"), "nothing"),
-        (("--encoder", "aligned(images=histograms"), "expected a name"),
-        (("--encoder", "histograms", "--split", "all"), "all"),
+        (("--model", "aligned", "-O", "dimension=3"), "dimensions"),
+        (("--model", "aligned(ridge=0)"), "ridge above 0"),
+        (("--model", "aligned(texts=histograms)"), "encodes images; name an encoder of texts"),
+        (("--model", "aligned(images=nothing)"), "nothing"),
+        (("--model", "aligned(images=histograms"), "expected a name"),
+        (("--model", "histograms", "--split", "all"), "all"),
     ],
 )
 def test_what_is_refused(words, said):

@@ -21,9 +21,9 @@ EMBEDDINGS = ["evaluate", "captions.csv", "--images", "I.npy", "--texts", "T.npy
 MATRIX = ["evaluate", "captions.csv", "--scores", "S.npy"]
 RUN = ["evaluate", "captions.csv", "--run", "i2t.run", "--measures", "R@1"]
 QRELS = ["evaluate", "pairs.qrels", "--run", "i2t.run", "--measures", "R@1"]
-SYSTEM = ["evaluate", "captions.csv", "--system", "colours", "--measures", "R@1"]
+SYSTEM = ["evaluate", "captions.csv", "--model", "colours", "--measures", "R@1"]
 BOARD = ["compare", "--show", "board"]
-COMPOSED = ["composed", "q.json", "--scores", "S.npy"]
+COMPOSED = ["evaluate", "composed:q.json", "--scores", "S.npy"]
 IMAGES, PER_IMAGE = 10, 2
 SAVED = "out.json"
 
@@ -129,7 +129,7 @@ def evaluated(name: str = "a.json", *, rows: int = IMAGES) -> None:
     """A good report, of the first rows of the collection."""
     np.save("I2.npy", np.load("I.npy")[:rows])
     np.save("T2.npy", np.load("T.npy")[: rows * PER_IMAGE])
-    args = ("evaluate", "--per-image", str(PER_IMAGE), "--images", "I2.npy", "--texts", "T2.npy")
+    args = ("evaluate", f"per-image:{PER_IMAGE}", "--images", "I2.npy", "--texts", "T2.npy")
     done = run_limner(*args, "--measures", "R@1", "-o", name)
     assert done.exit_code == 0, done.stderr
 
@@ -190,7 +190,7 @@ CASES = [
     Case("one id twice", replaced("T.ids.txt", "1.png#1", "1.png#0"), EMBEDDINGS,
          ["duplicate", "'1.png#0'", "rows 2 and 3"]),
     Case("an id too few", replaced("I.ids.txt", "9.png\n", ""), EMBEDDINGS, ["9 ids for 10 rows", "one id per row"]),
-    Case("a row too few and no ids", without_ids, EMBEDDINGS, ["T.npy has 19 rows", "expected 20", "--text-ids"]),
+    Case("a row too few and no ids", without_ids, EMBEDDINGS, ["T.npy has 19 rows", "expected 20", "--ids"]),
     Case("embeddings that are no array", pickled, EMBEDDINGS, ["I.npy is not a valid npy file of numbers"]),
     Case("an empty file of embeddings", written("I.npy", b""), EMBEDDINGS, ["I.npy is not a valid npy file"]),
     Case("a damaged archive", written("I.npz", b"PK\x03\x04 cut off"), [*EMBEDDINGS[:3], "I.npz", *EMBEDDINGS[4:]],
@@ -199,11 +199,11 @@ CASES = [
          ["no embeddings file none.npy", ".npy"]),
     Case("embeddings of unknown ending", nothing, [*EMBEDDINGS[:3], "captions.csv", *EMBEDDINGS[4:]],
          ["'.csv'", ".parquet"]),
-    Case("texts that are no multiple", nothing, ["evaluate", "--per-image", "3", *EMBEDDINGS[2:]],
+    Case("texts that are no multiple", nothing, ["evaluate", "per-image:3", *EMBEDDINGS[2:]],
          ["10 images and 20 texts", "expected 30"]),
     # similarity matrices
     Case("matrix of another shape", spoil_array("S.npy", lambda a: a[:, :-2]), MATRIX,
-         ["(10, 18)", "expected (10, 20)", "--text-ids"]),
+         ["(10, 18)", "expected (10, 20)", "--ids"]),
     Case("matrix transposed", spoil_array("S.npy", np.transpose), MATRIX, ["(20, 10)", "(10, 20)", "looks transposed"]),
     Case("NaN in a matrix", spoil_array("S.npy", put(3, np.nan, 5)), MATRIX,
          ["'3.png'", "'2.png#1'", "NaN", "row 3, column 5"]),
@@ -333,9 +333,9 @@ CASES = [
     Case("folder that the datasets library did not write", in_folder("d", {"state.json": "[]"}),
          ["data", "audit", "huggingface:d"], ["d"]),
     Case("languages without images", in_folder("x", {"test_1kcaptions_en.txt": "a dog\n"}),
-         ["languages", "xtd10:x", *EMBEDDINGS[2:]], ["x"]),
+         ["evaluate", "languages:xtd10:x", *EMBEDDINGS[2:]], ["x"]),
     Case("captions in 36 languages that are no objects", in_folder("m", {"captions.jsonl": "3\n"}),
-         ["languages", "crossmodal-3600:m", *EMBEDDINGS[2:]], ["captions.jsonl"]),
+         ["evaluate", "languages:crossmodal-3600:m", *EMBEDDINGS[2:]], ["captions.jsonl"]),
     Case("composed queries of no known form", written("q.json", '[{"a": 1}]'), COMPOSED,
          ["q.json"]),
     Case("composed queries that are a number", written("q.json", "3"), COMPOSED, ["q.json"]),
@@ -348,11 +348,11 @@ CASES = [
     Case("no such option", nothing, [*MATRIX, "--protocl", "x"], ["--protocl", "limner evaluate --help"], Status.USAGE),
     Case("nothing to evaluate", nothing, ["evaluate", "captions.csv"],
          ["no system to evaluate", "--scores"], Status.USAGE),
-    Case("two things to evaluate", nothing, [*MATRIX, "--system", "colours"],
+    Case("two things to evaluate", nothing, [*MATRIX, "--model", "colours"],
          ["matrix and system", "one of"], Status.USAGE),
     Case("one side alone", nothing, EMBEDDINGS[:4], ["--images and --texts belong together"], Status.USAGE),
     Case("neither collection nor order", nothing, ["evaluate", *EMBEDDINGS[2:]],
-         ["COLLECTION", "--per-image"], Status.USAGE),
+         ["COLLECTION"], Status.USAGE),
     Case("one report alone", nothing, ["compare", "a.json"], ["got one report"], Status.USAGE),
     Case("option without a value", nothing, [*MATRIX, "-O", "images"], ["NAME=VALUE"], Status.USAGE),
 ]  # fmt: skip

@@ -34,7 +34,6 @@ from limner.systems import SYSTEMS
 ROOT = Path(__file__).resolve().parents[1]
 WORLD = ["scenes", "-O", "images=60"]
 COMMANDS = ["demo", "list", "evaluate", "compare", "report", "train", "encode", "index", "search", "serve"]
-COMMANDS += ["languages", "composed", "text-only"]
 DATA = ["describe", "convert", "audit"]
 EXPLAIN = ["failures", "slices", "probe", "attack", "map", "gap", "uncertainty"]
 MATCH = ["rerank", "fuse", "assign"]
@@ -119,10 +118,10 @@ def expected(folder):
 WAYS = {
     "embeddings of the split, in order": ["--images", "I.npy", "--texts", "T.npy"],
     "embeddings of everything, by id": ["--images", "all-I.npy", "--texts", "all-T.safetensors"],
-    "embeddings with a file of ids": ["--images", "I.npy", "--image-ids", "names.txt", "--texts", "all-T.safetensors"],
+    "embeddings with a file of ids": ["--images", "I.npy", "--ids", "names.txt", "--texts", "all-T.safetensors"],
     "similarity matrix": ["--scores", "S.npy"],
-    "similarity matrix with ids": ["--scores", "S.npy", "--image-ids", "names.txt"],
-    "system that is trained first": ["--system", "colours"],
+    "similarity matrix with ids": ["--scores", "S.npy", "--ids", "names.txt"],
+    "system that is trained first": ["--model", "colours"],
 }
 
 
@@ -157,17 +156,17 @@ def test_a_qrels_file_takes_one_run(here):
 def test_a_cut_run_can_count_the_rest_as_never_found(here):
     args = ("evaluate", *WORLD, "--run", "short.run", "--measures", "MAP")
     assert "truncated" in run(*args, status=Status.INPUT).stderr
-    assert 0 < values(data(*args, "--unretrieved", "never"))["pairs", "i2t", "MAP"] < 1
+    assert 0 < values(data(*args, "--missing", "never"))["pairs", "i2t", "MAP"] < 1
 
 
 def test_embeddings_in_order_need_no_collection(here, expected):
-    found = data("evaluate", "--per-image", "5", "--images", "I.npy", "--texts", "T.npy", "--measures", "R@1")
+    found = data("evaluate", "per-image:5", "--images", "I.npy", "--texts", "T.npy", "--measures", "R@1")
     assert found["collection"] == "I"
     assert values(found)["pairs", "t2i", "R@1"] == expected["pairs", "t2i", "R@1"]
 
 
 def test_a_matrix_in_order_needs_no_collection(here, expected):
-    found = values(data("evaluate", "--per-image", "5", "--scores", "S.npy", "--measures", "R@1"))
+    found = values(data("evaluate", "per-image:5", "--scores", "S.npy", "--measures", "R@1"))
     assert found["pairs", "i2t", "R@1"] == expected["pairs", "i2t", "R@1"]
 
 
@@ -176,8 +175,7 @@ def test_embeddings_in_order_have_the_five_folds_of_coco(here, monkeypatch, tmp_
     np.save("I10.npy", rng.standard_normal((10, 4)))
     np.save("T20.npy", rng.standard_normal((20, 4)))
     args = (
-        "--per-image",
-        "2",
+        "per-image:2",
         "--images",
         "I10.npy",
         "--texts",
@@ -199,18 +197,18 @@ def test_rows_without_ids_are_noted(here):
 
 def test_a_folder_without_splits_is_split_with_a_fixed_seed(here):
     run("data", "convert", *WORLD, "world", "--split", "train")
-    first, second = (data("evaluate", "world", "--system", "colours", "--measures", "R@10") for _ in range(2))
+    first, second = (data("evaluate", "world", "--model", "colours", "--measures", "R@10") for _ in range(2))
     assert first == second
     assert first["notes"] == ["world has no splits: trained on 29 images, measured on 7 others (seed 0)"]
     assert {r["queries"] for r in first["results"]} == {7, 35}
 
 
 def test_a_split_is_trained_on_what_is_outside_it(here):
-    found = data("evaluate", *WORLD, "--system", "colours", "--measures", "R@1", "--split", "train")
+    found = data("evaluate", *WORLD, "--model", "colours", "--measures", "R@1", "--split", "train")
     assert found["notes"] == ["trained on every image outside the split 'train'"]
     assert (
         "would test on training items"
-        in run("evaluate", *WORLD, "--system", "colours", "--split", "all", status=3).stderr
+        in run("evaluate", *WORLD, "--model", "colours", "--split", "all", status=3).stderr
     )
 
 
@@ -525,7 +523,7 @@ def test_the_process_ends_with_the_status(here):
 
 
 def test_an_interrupt_from_the_keyboard_ends_it_quietly(tmp_path):
-    process = _process("demo", "--images", "1000", "-o", str(tmp_path / "out"))
+    process = _process("demo", "-O", "images=1000", "-o", str(tmp_path / "out"))
     assert process.stdout.readline().startswith("1. ")  # the work has begun
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)

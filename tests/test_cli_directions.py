@@ -63,19 +63,18 @@ def test_a_matrix_is_images_by_texts_whatever_the_ids(expected):
 
 def test_a_run_with_shared_ids_needs_a_word(expected):
     refused = run("evaluate", "captions.csv", "--run", "i2t.run", status=3).stderr
-    assert "could be images or texts" in refused and "--direction" in refused
-    forth = measured("--run", "i2t.run", "--direction", "i2t")
+    assert "could be images or texts" in refused and "--run i2t=FILE" in " ".join(refused.split())
+    forth = measured("--run", "i2t=i2t.run")
     assert forth == pytest.approx({key: value for key, value in expected.items() if key[0] == "i2t"})
-    both = measured("--run", "t2i.run", "--run", "i2t.run", "--direction", "t2i", "--direction", "i2t")
+    both = measured("--run", "t2i=t2i.run", "--run", "i2t=i2t.run")
     assert both == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--run", "i2t.run", "--direction", "i2i"], "unknown direction 'i2i'"),
-        (["--run", "i2t.run", "--direction", "i2t", "--direction", "t2i"], "2 directions for 1 run"),
-        (["--scores", "S.npy", "--direction", "i2t"], "--direction is only for a --run"),
+        (["--run", "i2i=i2t.run"], "i2i=i2t.run"),
+        (["--run", "i2t=i2t.run", "--run", "t2i.run"], "name it for all"),
     ],
 )
 def test_a_direction_goes_with_a_run(folder, words, message):
@@ -124,7 +123,7 @@ def grouped(tmp_path, monkeypatch):
 @pytest.mark.parametrize("file", ["groups.txt", "groups.csv", "groups.json"])
 def test_queries_of_a_run_go_by_group(grouped, file):
     for name in "ab":
-        done = run("evaluate", "pairs.qrels", "--run", f"{name}.run", "--groups", file, "--measures", "R@2", "-o",
+        done = run("evaluate", "pairs.qrels", "--run", f"{name}.run", "-O", f"groups={file}", "--measures", "R@2", "-o",
                    f"{name}.json")  # fmt: skip
         assert "independent" not in done.stdout
     assert limner.Report.load("a.json").results[0].interval.unit == "clusters"
@@ -152,14 +151,14 @@ def test_bad_groups(grouped, tmp_path, content, message):
     (tmp_path / "groups.txt").unlink()
     if content is not None:
         (tmp_path / "groups.txt").write_bytes(content)
-    done = run("evaluate", "pairs.qrels", "--run", "a.run", "--groups", "groups.txt", status=3)
+    done = run("evaluate", "pairs.qrels", "--run", "a.run", "-O", "groups=groups.txt", status=3)
     assert message in " ".join(done.stderr.split())
 
 
 def test_groups_are_for_plain_judgements(folder):
     (folder / "groups.txt").write_text("0 a\n")
-    done = run("evaluate", "captions.csv", "--scores", "S.npy", "--groups", "groups.txt", status=2)
-    assert "--groups is for a qrels file" in " ".join(done.stderr.split())
+    done = run("evaluate", "captions.csv", "--scores", "S.npy", "-O", "groups=groups.txt", status=2)
+    assert "-O groups is for a qrels file" in " ".join(done.stderr.split())
 
 
 # --- families, and reports that were measured differently -------------------------------------------------------

@@ -37,7 +37,7 @@ def values(content):
 def test_one_command_gives_what_encoding_and_evaluating_by_hand_gives(models, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name = f"clip(model={models[0]})"
-    done = shell("evaluate", *WORLD, "--encoder", name, "--cache", "vectors", "-o", "r.json", "--json")
+    done = shell("evaluate", *WORLD, "--model", name, "--cache", "vectors", "-o", "r.json", "--json")
     assert done.exit_code == 0, done.stderr
     world = limner.load("scenes", images=40).test
     clip = limner.encoders.encoder("clip", model=str(models[0]))
@@ -46,14 +46,14 @@ def test_one_command_gives_what_encoding_and_evaluating_by_hand_gives(models, tm
     told = values(json.loads(done.stdout))
     assert told == {r.key: pytest.approx(r.value) for r in by_hand.results}
     assert limner.Report.load("r.json").system == name and any(Path("vectors").rglob("*"))
-    again = shell("evaluate", *WORLD, "--encoder", name, "--cache", "vectors", "--json")
+    again = shell("evaluate", *WORLD, "--model", name, "--cache", "vectors", "--json")
     assert json.loads(again.stdout) == json.loads(done.stdout)
 
 
 def test_several_encoders_become_a_comparison(models, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     named = [word for kind, model in zip(("clip", "siglip"), models, strict=True)
-             for word in ("--encoder", f"{kind}(model={model})")]  # fmt: skip
+             for word in ("--model", f"{kind}(model={model})")]  # fmt: skip
     done = shell("evaluate", *WORLD, *named, "--cache", "vectors", "-o", "r.json", "--json")
     assert done.exit_code == 0, done.stderr
     content = json.loads(done.stdout)
@@ -68,11 +68,11 @@ def test_several_encoders_become_a_comparison(models, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        (("--encoder", "histograms-x"), 3, "histograms-x"),
-        (("--encoder", "colours"), 3, "--system"),
-        (("--encoder", "clip(model=a)", "--system", "colours"), 2, "one of"),
-        (("--system", "colours", "--cache", "vectors"), 2, "--cache is only for --encoder"),
-        (("--encoder", "clip(model=a)", "--encoder", "clip(model=b)", "--name", "x"), 2, "--name"),
+        (("--model", "histograms-x"), 3, "histograms-x"),
+        (("--model", "colours"), 3, "--model"),
+        (("--model", "clip(model=a)", "--model", "colours"), 2, "one of"),
+        (("--model", "colours", "--cache", "vectors"), 2, "--cache is only for --encoder"),
+        (("--model", "clip(model=a)", "--model", "clip(model=b)", "--name", "x"), 2, "--name"),
     ],
 )
 def test_what_is_refused(words, status, says):

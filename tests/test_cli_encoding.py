@@ -29,7 +29,7 @@ def here(tmp_path, monkeypatch):
 
 
 def test_encode_writes_what_python_encodes_and_keeps_it(here):
-    words = ("encode", "texts.txt", "--encoder", "word-vectors", "-O", "file=glove.txt", "--cache", "kept", "--json")
+    words = ("encode", "texts.txt", "--model", "word-vectors", "-O", "file=glove.txt", "--cache", "kept", "--json")
     first = json.loads(run(*words, "-o", "v.npy").stdout)
     assert (first["items"], first["dim"], first["from the cache"]) == (3, 2, 0)
     assert Embeddings.load("v.npy").matrix.tolist() == [[0.5, 0.5], [1, 1], [1, 0]]
@@ -42,7 +42,7 @@ def test_encode_takes_a_side_of_a_collection_and_a_saved_model(here):
     world = limner.load("scenes")
     model = limner.train(world.restrict(world.images.ids[:80]), "colours")
     model.save(here / "m.npz")
-    run("encode", "scenes", "--side", "texts", "--encoder", "m.npz", "-o", "t.npz")
+    run("encode", "scenes", "--side", "texts", "--model", "m.npz", "-o", "t.npz")
     found = Embeddings.load("t.npz").subset(list(world.texts.ids[:9])).matrix
     np.testing.assert_allclose(found, model.encode_texts(world.texts[:9]).matrix, atol=1e-5)
 
@@ -71,10 +71,10 @@ def test_rerank_is_the_cascade_of_python_and_writes_a_submission(here):
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (["encode", "texts.txt", "--encoder", "clipp", "-o", "v.npy"], 3, "unknown encoder 'clipp'"),
-        (["encode", "texts.txt", "--encoder", "word-vectors", "-o", "v.txt"], 3, "ends in '.txt'"),
-        (["encode", "nothing", "--encoder", "minilm", "-o", "v.npy"], 3, "no file or folder nothing"),
-        (["encode", "scenes", "--side", "both", "--encoder", "minilm", "-o", "v.npy"], 2, "expected images or texts"),
+        (["encode", "texts.txt", "--model", "clipp", "-o", "v.npy"], 3, "unknown encoder 'clipp'"),
+        (["encode", "texts.txt", "--model", "word-vectors", "-o", "v.txt"], 3, "ends in '.txt'"),
+        (["encode", "nothing", "--model", "minilm", "-o", "v.npy"], 3, "no file or folder nothing"),
+        (["encode", "scenes", "--side", "both", "--model", "minilm", "-o", "v.npy"], 2, "expected images or texts"),
         (["match", "rerank", "p.run", "scenes", "--scorer", "none", "-o", "o.run"], 3, "no ranking file p.run"),
         (["match", "rerank", "q.json", "scenes", "--scorer", "none", "-o", "o.run"], 3, "unknown pair scorer 'none'"),
         (

@@ -98,14 +98,11 @@ def test_a_bank_of_two_files_and_one_file_for_both_directions(here):
         (["--correct", "csls", "--bank", "BI.npy"], "give two for both directions"),
         (["--correct", "csls", "--bank", "BI.npy", "--bank", "BT.npy", "--bank", "BT.npy"], "got 3 files for --bank"),
         (
-            ["--correct", "csls", "--tune", "dev"],
+            ["--correct", "csls", "-O", "tune=dev"],
             "'captions' has no split 'dev' (its splits: none); add a column 'split'",
         ),
         (["--by", "colour"], "colour"),
         (["--correct", "csls", "--bank", "wide.npy", "--bank", "wide.npy"], "a bank of vectors of 9 dimensions"),
-        (["--rename", "i2t"], "expected NAME=TEXT"),
-        (["--rename", "i2t=a", "--rename", "i2t=b"], "more than once"),
-        (["--rename", "i2i=x"], "i2i"),
     ],
 )
 def test_what_does_not_fit_says_what_is_missing(here, words, message):
@@ -126,7 +123,10 @@ def test_a_breakdown_by_a_field_of_the_queries(here):
 
 
 def test_directions_and_views_have_the_names_one_gives_them(here):
-    shown = run(*SIDES, "--rename", "i2t=caption retrieval", "--rename", "pairs=my labels", "-o", "r.md").stdout
+    run(*SIDES, "-o", "r.json")
+    report = limner.Report.load("r.json").renamed({"i2t": "caption retrieval", "pairs": "my labels"})
+    report.save("r.md")
+    shown = str(report)
     assert "caption retrieval (12)" in shown and "my labels" in shown and "image -> text" not in shown
     assert "caption retrieval" in (here / "r.md").read_text()
 
@@ -136,12 +136,12 @@ def test_directions_and_views_have_the_names_one_gives_them(here):
 
 def test_encode_writes_ids_that_evaluate_knows(here):
     (here / "glove.txt").write_text("alt 1 0\nzwei 0 1\ncar 1 1\nred 2 1\n")
-    words = ("--encoder", "word-vectors", "-O", "file=glove.txt")
+    words = ("--model", "word-vectors", "-O", "file=glove.txt")
     run("encode", "captions.csv", *words, "-o", "texts.npy")
     assert list(Embeddings.load("texts.npy").ids[:2]) == ["0.png#0", "0.png#1"]
     run("encode", "captions.csv", "--column", "caption=alt", *words, "-o", "alt.npy")
     assert Embeddings.load("alt.npy").matrix[:2].tolist() == [[1, 0], [0.5, 0.5]]
-    run("encode", "captions.csv", "-L", "quoted=false", "--side", "texts", *words, "-o", "quoted.pt")
+    run("encode", "captions.csv", "-O", "quoted=false", "--side", "texts", *words, "-o", "quoted.pt")
     assert list(Embeddings.load("quoted.pt").ids[:1]) == ["0.png#0"]
     assert "expected ROLE=NAME" in refused("encode", "captions.csv", "--column", "alt", *words, "-o", "none.npy")
 
@@ -245,13 +245,13 @@ def test_attack_takes_an_encoder_and_a_saved_model(here, monkeypatch):
         "        return Embeddings(items.ids, np.array([[1.0 + 9 * (c in t) for c in names] for t in items]))\n"
     )
     monkeypatch.syspath_prepend(here)
-    found = data("explain", "attack", "captions.csv", "--system", "mine:Two", "--kind", "colour-in")["attacks"][0]
+    found = data("explain", "attack", "captions.csv", "--model", "mine:Two", "--kind", "colour-in")["attacks"][0]
     assert found["kind"] == "colour-in" and found["changed"] == 12
     whole = limner.load("captions.csv")
     limner.train(whole.restrict(whole.images.ids[:8]), "colours").save("model")
-    found = data("explain", "attack", "captions.csv", "--system", "model", "--kind", "colour-in")["attacks"][0]
+    found = data("explain", "attack", "captions.csv", "--model", "model", "--kind", "colour-in")["attacks"][0]
     assert found["changed"] == 4, "the images that the model was trained on are left out"
-    assert "unknown system" in refused("explain", "attack", "captions.csv", "--system", "clop")
+    assert "unknown system" in refused("explain", "attack", "captions.csv", "--model", "clop")
 
 
 def test_edits_are_english():

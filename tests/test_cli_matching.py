@@ -52,7 +52,7 @@ def test_a_correction_is_what_python_says(files, how):
 
 
 def test_tuned_on_dev(files):
-    done = limner(files, "evaluate", *vectors(files), "--correct", "csls", "--tune", "dev", "--json")
+    done = limner(files, "evaluate", *vectors(files), "--correct", "csls", "-O", "tune=dev", "--json")
     assert "csls is best on captions/dev with k = " in done.stderr
     assert json.loads(done.stdout)["collection"] == "captions/test"
 
@@ -87,7 +87,7 @@ def test_assigned(files):
             "unknown option",
         ),
         (("evaluate", "CSV", "--images", "i.npz", "--texts", "t.npz", "--correct", "csls(k=0)"), 3, "above 0"),
-        (("evaluate", "CSV", "--images", "i.npz", "--texts", "t.npz", "--tune", "dev"), 2, "name one with --correct"),
+        (("evaluate", "CSV", "--images", "i.npz", "--texts", "t.npz", "-O", "tune=dev"), 3, "unknown option 'tune'"),
         (("match", "fuse", "a.run", "-o", "x.run"), 2, "two or more"),
         (("match", "fuse", "a.run", "b.run", "-o", "x.run", "--method", "vote"), 3, "vote"),
         (("match", "assign", "a.run", "-o", "x.run"), 3, "not a valid npy file"),

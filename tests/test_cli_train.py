@@ -26,7 +26,7 @@ def test_a_kept_model_is_measured_like_one_trained_on_the_spot(tmp_path):
     told = json.loads(run("train", "colours", *WORLD, "-o", model, "--json").stdout)
     assert (told["system"], told["model"], told["images"]) == ("colours", str(model), 36)
     kept, fresh = (
-        json.loads(run("evaluate", *WORLD, "--system", name, "--json").stdout)["results"] for name in (model, "colours")
+        json.loads(run("evaluate", *WORLD, "--model", name, "--json").stdout)["results"] for name in (model, "colours")
     )
     assert kept == fresh
 
@@ -34,7 +34,7 @@ def test_a_kept_model_is_measured_like_one_trained_on_the_spot(tmp_path):
 def test_settings_win_over_the_file(tmp_path):
     config, model = tmp_path / "options.toml", tmp_path / "m.npz"
     config.write_text('dimensions = 3\nname = "small"\n')
-    run("train", "histograms", *WORLD, "-o", model, "--config", config, "--set", "dimensions=2")
+    run("train", "histograms", *WORLD, "-o", model, "--config", config, "-O", "dimensions=2")
     kept = systems.load(model)
     assert (kept.name, kept.image_map.weights.shape[1]) == ("small", 2)
 
@@ -43,7 +43,7 @@ def test_settings_win_over_the_file(tmp_path):
     ("words", "said"),
     [
         (("histogram", *WORLD), "did you mean 'histograms'"),
-        (("histograms", *WORLD, "--set", "ridges=1"), "did you mean 'ridge'"),
+        (("histograms", *WORLD, "-O", "ridges=1"), "did you mean 'ridge'"),
         (("histograms", *WORLD, "--config", "none.toml"), "no file of options none.toml"),
     ],
 )
@@ -73,11 +73,11 @@ def test_checkpoints_and_model_may_share_a_folder(tmp_path):
         f"{name}={value}"
         for name, value in {"hidden_dim": 4, "embedding_dim": 4, "word_dim": 4, "tensorboard": "false"}.items()
     ]
-    words = ["train", "towers", *WORLD, "-o", tmp_path / "m", *(w for s in small for w in ("-s", s))]
-    words += ["-s", f"checkpoint_dir={tmp_path / 'm'}"]
-    run(*words, "-s", "epochs=1")
+    words = ["train", "towers", *WORLD, "-o", tmp_path / "m", *(w for s in small for w in ("-O", s))]
+    words += ["-O", f"checkpoint_dir={tmp_path / 'm'}"]
+    run(*words, "-O", "epochs=1")
     (tmp_path / "m" / "config.json").unlink()
-    run(*words, "-s", "epochs=2")
+    run(*words, "-O", "epochs=2")
     assert len(systems.load(tmp_path / "m").trained["history"]) == 2
     assert (tmp_path / "m" / "checkpoint.safetensors").is_file() and (tmp_path / "m" / "log.csv").is_file()
 

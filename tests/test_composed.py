@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import limner
+import limner.cli.commands.explain  # commands keep the `load` that there is when they are imported
 from limner.cli import app
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
@@ -90,7 +91,7 @@ def test_bad_files_are_refused_in_one_line(tmp_path, content, said):
     file.write_text(json.dumps(content))
     with pytest.raises(LimnerError, match=said):
         read_composed(file)
-    done = run("composed", file, "--system", "clip(model=DIR)")
+    done = run("evaluate", f"composed:{file}", "--model", "clip(model=DIR)")
     assert done.exit_code == 3 and "Traceback" not in done.output
 
 
@@ -193,33 +194,39 @@ def test_from_the_shell(tmp_path):
     (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
     images.save(tmp_path / "i.npz")
     texts.save(tmp_path / "t.npz")
-    words = ("composed", tmp_path / "q.jsonl", "--images", tmp_path / "i.npz", "--texts", tmp_path / "t.npz")
+    words = (
+        "evaluate",
+        f"composed:{tmp_path / 'q.jsonl'}",
+        "--images",
+        tmp_path / "i.npz",
+        "--texts",
+        tmp_path / "t.npz",
+    )
     done = run(*words, "--json", "-o", tmp_path / "out.csv")
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert {row["system"] for row in told["lines"]} == set(COMPOSITIONS)
     assert (tmp_path / "out.csv").read_text().startswith("system,subset,measure")
     np.save(tmp_path / "s.npy", np.zeros((5, 6), dtype=np.float32))
-    assert run("composed", tmp_path / "q.jsonl", "--scores", tmp_path / "s.npy").exit_code == 0
-    assert run("composed", tmp_path / "q.jsonl").exit_code == 2
+    assert run("evaluate", f"composed:{tmp_path / 'q.jsonl'}", "--scores", tmp_path / "s.npy").exit_code == 0
+    assert run("evaluate", f"composed:{tmp_path / 'q.jsonl'}").exit_code == 2
     assert run(*words[:4]).exit_code == 2
-    assert run("composed", "scenes", "--pool", tmp_path / "q.jsonl", "--system", "histograms").exit_code == 2
-    assert run("composed", tmp_path / "q.jsonl", "--system", "clip(model=DIR)").exit_code == 2
+    assert run("evaluate", "composed:scenes", "-O", "pool=q.jsonl", "--model", "histograms").exit_code == 2
+    assert run("evaluate", f"composed:{tmp_path / 'q.jsonl'}", "--model", "clip(model=DIR)").exit_code == 2
 
 
-@pytest.mark.parametrize("command", ["composed", "probe"])
+@pytest.mark.parametrize("command", ["evaluate composed:scenes -O queries=6", "explain probe scenes -O cases=6"])
 def test_a_system_that_is_not_trained_yet_is_trained(tmp_path, monkeypatch, command):
     world, asked = limner.load("scenes", images=40), []
     monkeypatch.setattr("limner.cli.options.load", lambda spec, _: asked.append(spec) or world)
-    many = ("--queries" if command == "composed" else "--cases", 6)
-    done = run(command, "scenes", *many, "--system", "histograms", "--json")
+    done = run(*command.split(), "--model", "histograms", "--json")
     assert done.exit_code == 0 and asked == ["scenes"], done.output
-    done = run(command, "scenes", *many, "--system", "histograms", "--train-on", "photos", "--json")
+    done = run(*command.split(), "--model", "histograms", "-O", "train_on=photos", "--json")
     assert done.exit_code == 0 and asked == ["scenes", "photos"], done.output
     limner.train(world, "histograms").save(tmp_path / "model")
-    done = run(command, "scenes", *many, "--system", tmp_path / "model", "--train-on", "photos")
+    done = run(*command.split(), "--model", tmp_path / "model", "-O", "train_on=photos")
     assert done.exit_code == 3 and "is not trained now: leave it out" in done.stderr
-    assert run(command, "scenes", "--train-on", "photos").exit_code == 2
+    assert run(*command.split(), "--scores", "s.npy", "-O", "train_on=photos").exit_code == 2
 
 
 def test_a_file_of_queries_needs_a_collection_to_train_on(tmp_path):
@@ -231,15 +238,22 @@ def test_a_file_of_queries_needs_a_collection_to_train_on(tmp_path):
     lines = [{"id": q.id, "reference": f"{q.reference}.png", "text": q.text, "answers": [f"{a}.png" for a in q.answers]}
              for q in made.queries]  # fmt: skip
     (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
-    words = ("composed", tmp_path / "q.jsonl", "--image-folder", tmp_path / "images", "--system", "histograms")
+    words = (
+        "evaluate",
+        f"composed:{tmp_path / 'q.jsonl'}",
+        "-O",
+        f"images={tmp_path / 'images'}",
+        "--model",
+        "histograms",
+    )
     done = run(*words)
-    assert done.exit_code == 3 and "give --train-on COLLECTION" in done.stderr
-    done = run(*words, "--train-on", tmp_path / "photos", "--json")
+    assert done.exit_code == 3 and "give -O train_on=COLLECTION" in done.stderr
+    done = run(*words, "-O", f"train_on={tmp_path / 'photos'}", "--json")
     assert done.exit_code == 0 and json.loads(done.stdout)["lines"], done.output
 
 
 def test_joint_spaces_of_systems_that_are_trained_now():
-    done = run("explain", "gap", "scenes", "-O", "images=60", "--system", "histograms", "--json")
+    done = run("explain", "gap", "scenes", "-O", "images=60", "--model", "histograms", "--json")
     assert done.exit_code == 0, done.output
 
 

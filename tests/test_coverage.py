@@ -88,7 +88,7 @@ def test_an_unknown_choice_is_refused():
 
 
 def test_missing_queries_at_the_shell(files):
-    words = ("evaluate", "t.qrels", "--run", "s.run", "--measures", "R@1", "--unretrieved", "never")
+    words = ("evaluate", "t.qrels", "--run", "s.run", "--measures", "R@1", "--missing", "never")
     assert "--missing" in shell(*words, status=3)
     assert "count as empty lists" in shell(*words, "--missing", "empty")
     assert "are left out" in shell(*words, "--missing", "skip")

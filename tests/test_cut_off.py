@@ -285,11 +285,11 @@ def test_at_the_shell(tmp_path, monkeypatch):
         assert done.exit_code == status, done.output
         return done
 
-    made = run("index", "i", "c.csv", "--system", "numbering:Numbers", "--json")
+    made = run("index", "i", "c.csv", "--model", "numbering:Numbers", "--json")
     assert json.loads(made.stdout)["items"] == 300
-    asked = ("search", "i", "caption 4", "caption 5", "--system", "numbering:Numbers", "-k", "3")
+    asked = ("search", "i", "caption 4", "caption 5", "--model", "numbering:Numbers", "-k", "3")
     assert "not calibrated" in run(*asked, "--precision", "0.9", status=3).output
-    told = run("index", "i", "--system", "numbering:Numbers", "--calibrate", "c.csv", "--json")
+    told = run("index", "i", "--model", "numbering:Numbers", "--calibrate", "c.csv", "--json")
     assert json.loads(told.stdout)["calibrated"]["0.9"].endswith("% answered")
     hits = json.loads(run(*asked, "--precision", "0.9", "--json").stdout)
     assert [(hit["query_value"], hit["id"]) for hit in hits["hits"]] == [("caption 4", "4.png")]
@@ -313,7 +313,7 @@ def test_captions_without_a_known_word_stop_neither_an_index_nor_a_calibration(t
     (tmp_path / "c.csv").write_text("\n".join(["image,caption,split", *rows]) + "\n")
 
     def run(*args, status=0):
-        done = CliRunner().invoke(app, [*args, "--system", "numbering0:Numbers"])
+        done = CliRunner().invoke(app, [*args, "--model", "numbering0:Numbers"])
         assert done.exit_code == status, done.output
         return done
 

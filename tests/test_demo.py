@@ -115,4 +115,4 @@ def test_the_command_tells_it_and_speaks_json(tmp_path, monkeypatch):
 
 
 def test_a_world_too_small_is_a_usage_error(tmp_path):
-    assert CliRunner().invoke(app, ["demo", "--images", "3"]).exit_code == 2
+    assert CliRunner().invoke(app, ["demo", "-O", "images=3"]).exit_code == 2

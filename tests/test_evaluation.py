@@ -276,7 +276,7 @@ def test_groups_of_plain_judgements():
     truth = Judgements.from_pairs([(q, k) for k, q in enumerate(queries)])
     alone = evaluate(scores, truth, measures="R@5")
     grouped = evaluate(scores, truth, measures="R@5", groups={q: q.partition(" ")[0] for q in queries})
-    assert alone.results[0].clusters is None and "pass groups (--groups FILE)" in alone.notes[-1]
+    assert alone.results[0].clusters is None and "pass groups (-O groups=FILE)" in alone.notes[-1]
     assert grouped.results[0].clusters.tolist() == [k // 5 for k in range(50)]
     assert grouped.results[0].interval.unit == "clusters" and grouped.results[0].interval.n == 10
     assert not any("independent" in note for note in grouped.notes)
@@ -306,7 +306,7 @@ def test_captions_of_one_image_are_a_cluster_of_plain_judgements(name, right, cl
     own = report.results[0].clusters
     assert report.results[0].queries == truth.queries
     if clusters is None:
-        assert own is None and "pass groups (--groups FILE)" in report.notes[-1]
+        assert own is None and "pass groups (-O groups=FILE)" in report.notes[-1]
     else:
         assert [own.tolist().index(c) // 5 for c in own] == [image for _, image, _ in pairs]
         assert f"50 queries, {clusters} clusters" in report.notes[-1]

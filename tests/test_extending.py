@@ -157,7 +157,7 @@ def test_a_correction_at_the_shell(whole, pairs, tmp_path):
     found = json.loads(shell(*given, "--correct", f"{MINE}(weight=0.5)"))
     expected = limner.evaluate(test.correct(MINE, weight=0.5), pairs.test, measures="R@1")
     assert [r["value"] for r in found["results"]] == pytest.approx([r.value for r in expected.results])
-    shell(*given, "--correct", MINE, "--tune", "dev")
+    shell(*given, "--correct", MINE, "-O", "tune=dev")
     path = str(test.correct(MINE).statistics.save(tmp_path / "bank.npz"))
     shell("evaluate", *given[1:], "--correct", path, status=3)
     told = json.loads(shell("list", "corrections", MINE, "--json"))
@@ -216,13 +216,13 @@ def test_a_pair_scorer(runs, tmp_path):
 
 def test_an_encoder(tmp_path):
     (tmp_path / "texts.txt").write_text("a dog\nabba\n")
-    shell("encode", str(tmp_path / "texts.txt"), "--encoder", "own_things:Letters", "-o", str(tmp_path / "v.npy"))
+    shell("encode", str(tmp_path / "texts.txt"), "--model", "own_things:Letters", "-o", str(tmp_path / "v.npy"))
     assert np.load(tmp_path / "v.npy")[1, :2].tolist() == [2.0, 2.0]
     assert encoder("own_things:Letters").dim == 26 and "clip" in ENCODERS.summaries()
 
 
 def test_an_encoder_given_items_it_cannot_read_is_no_bug_in_limner(pairs, tmp_path):
-    given = ("encode", "scenes", "-L", "images=60", "--encoder", "own_things:Letters", "-o", str(tmp_path / "v.npy"))
+    given = ("encode", "scenes", "-O", "images=60", "--model", "own_things:Letters", "-o", str(tmp_path / "v.npy"))
     told = json.loads(shell(*given, "--side", "images", "--json", status=3))["error"]["message"]
     assert "Letters failed on 60 images (AttributeError" in told and "encodes only texts, give it texts" in told
     with pytest.raises(LimnerError, match="Letters failed on 60 images") as caught:
@@ -232,7 +232,7 @@ def test_an_encoder_given_items_it_cannot_read_is_no_bug_in_limner(pairs, tmp_pa
 
 def test_a_cache_says_what_an_encoder_lacks(tmp_path):
     (tmp_path / "texts.txt").write_text("a dog\n")
-    given = ("encode", str(tmp_path / "texts.txt"), "--encoder", "own_things:Letters", "-o", str(tmp_path / "v.npy"))
+    given = ("encode", str(tmp_path / "texts.txt"), "--model", "own_things:Letters", "-o", str(tmp_path / "v.npy"))
     told = json.loads(shell(*given, "--cache", str(tmp_path / "c"), "--json", status=3))["error"]["message"]
     assert "Letters has no fingerprint" in told and "fingerprint = 'letters 1'" in told and "Cached(" not in told
 
@@ -254,7 +254,7 @@ def test_a_data_set(tmp_path):
 
 def test_a_system():
     found = json.loads(
-        shell("evaluate", "scenes", "-O", "images=60", "--system", "own_things:train", "--measures", "R@1", "--json")
+        shell("evaluate", "scenes", "-O", "images=60", "--model", "own_things:train", "--measures", "R@1", "--json")
     )
     assert found["results"]
     assert json.loads(shell("list", "systems", "own_things:train", "--json"))["options"] == {
@@ -264,10 +264,10 @@ def test_a_system():
 
 def test_a_loss(tmp_path):
     pytest.importorskip("torch")
-    sizes = [word for size in ("hidden_dim=8", "embedding_dim=8", "word_dim=8", "epochs=1") for word in ("--set", size)]
+    sizes = [word for size in ("hidden_dim=8", "embedding_dim=8", "word_dim=8", "epochs=1") for word in ("-O", size)]
     given = ("scenes", "-O", "images=60")
-    shell("train", "towers", *given, "--set", "loss=own_things:infonce", *sizes, "-o", str(tmp_path / "m"))
-    measured = ("evaluate", *given, "--system", str(tmp_path / "m"), "--measures", "R@1")
+    shell("train", "towers", *given, "-O", "loss=own_things:infonce", *sizes, "-o", str(tmp_path / "m"))
+    measured = ("evaluate", *given, "--model", str(tmp_path / "m"), "--measures", "R@1")
     shell(*measured, "--trust")
     shell(*measured, status=3)
     assert "temperature" in shell("list", "losses", "own_things:infonce")
@@ -289,7 +289,7 @@ def test_a_loss_and_an_encoder_take_options_in_parentheses(tmp_path):
     assert encoder("own_things:Letters(most=3)").dim == encoder("own_things:Letters", most=3).dim == 3
     (tmp_path / "captions.txt").write_text("a red dog\n")
     out = tmp_path / "v.npy"
-    shell("encode", str(tmp_path / "captions.txt"), "--encoder", "own_things:Letters(most=3)", "-o", str(out))
+    shell("encode", str(tmp_path / "captions.txt"), "--model", "own_things:Letters(most=3)", "-o", str(out))
     assert np.load(out).shape == (1, 3)
 
 
@@ -313,7 +313,7 @@ def test_every_kind_takes_options_in_parentheses_in_python_too(whole, pairs):
 
 
 def test_a_system_takes_options_in_parentheses_at_the_shell():
-    given = ("evaluate", "scenes", "-O", "images=60", "--measures", "R@1", "--json", "--system")
+    given = ("evaluate", "scenes", "-O", "images=60", "--measures", "R@1", "--json", "--model")
     assert json.loads(shell(*given, "own_things:train(seed=3)"))["results"]
     assert json.loads(shell(*given, "histograms(dimensions=8)"))["results"]
     assert "unknown option" in shell(*given, "histograms(dimension=8)", status=3)

@@ -49,7 +49,7 @@ def folder(tmp_path_factory):
 
 
 def sets(**options):
-    return [word for name, value in options.items() for word in ("-s", f"{name}={value}")]
+    return [word for name, value in options.items() for word in ("-O", f"{name}={value}")]
 
 
 @pytest.mark.parametrize("kind", ["towers", "nearest", "kcca"])
@@ -58,9 +58,9 @@ def test_a_model_trained_on_a_file_of_features_takes_new_images(folder, tmp_path
     if kind == "towers":
         pytest.importorskip("torch")
     run("train", kind, folder / "old", "-o", tmp_path / "m", *sets(features=folder / "old.npz", **options))
-    done = run("evaluate", folder / "new", "--system", tmp_path / "m", status=Status.INPUT)
+    done = run("evaluate", folder / "new", "--model", tmp_path / "m", status=Status.INPUT)
     assert "--features" in done.stderr
-    words = ("evaluate", folder / "new", "--system", tmp_path / "m", "--features", folder / "new.npz", "--json")
+    words = ("evaluate", folder / "new", "--model", tmp_path / "m", "--features", folder / "new.npz", "--json")
     told = json.loads(run(*words).stdout)
     assert told["results"][0]["queries"] == 12
     model, new = systems.load(tmp_path / "m"), limner.load(str(folder / "new"))
@@ -73,7 +73,7 @@ def test_encoding_with_a_model_that_was_trained_on_features(folder, tmp_path):
     old, new = (limner.load(str(folder / name)) for name in ("old", "new"))
     model = limner.train(old, "towers", features=folder / "old.npz", device="cpu", **SMALL)
     model.save(tmp_path / "m")
-    words = ("encode", folder / "new", "--side", "images", "--encoder", tmp_path / "m", "-o", tmp_path / "v.npz")
+    words = ("encode", folder / "new", "--side", "images", "--model", tmp_path / "m", "-o", tmp_path / "v.npz")
     run(*words, "--features", folder / "new.npz")
     expected = model.encode_images(new.images, features=folder / "new.npz")
     np.testing.assert_allclose(Embeddings.load(tmp_path / "v.npz").matrix, expected.matrix, atol=1e-6)
@@ -96,7 +96,7 @@ def hits(*words):
 def test_an_index_of_new_images_by_their_features(folder, model, tmp_path):
     pytest.importorskip("lancedb", reason="lancedb is not installed")
     new, index = limner.load(str(folder / "new")), tmp_path / "i"
-    words = ("index", index, folder / "new", "--system", model)
+    words = ("index", index, folder / "new", "--model", model)
     assert "--features" in run(*words, status=Status.INPUT).stderr
     run(*words, "--features", folder / "new.npz", "--json")
     scores = systems.load(model).scores(new, features=folder / "new.npz")
@@ -117,7 +117,7 @@ def test_features_beside_what_needs_none_are_refused(folder, model, tmp_path):
     vectors = ("--embeddings", folder / "new.npz", "--features", folder / "new.npz")
     assert "give only one of them" in run("index", tmp_path / "i", folder / "new", *vectors, status=Status.USAGE).output
     run("train", "colours", folder / "old", "-o", tmp_path / "colours.npz")
-    words = ("--system", tmp_path / "colours.npz", "--features", folder / "new.npz")
+    words = ("--model", tmp_path / "colours.npz", "--features", folder / "new.npz")
     assert "leave them out" in run("index", tmp_path / "i", folder / "new", *words, status=Status.INPUT).stderr
     run("index", tmp_path / "j", "--embeddings", folder / "new.npz")
     asked = ("search", tmp_path / "j", "--queries", folder / "new.npz", "--features", folder / "new.npz")
@@ -133,14 +133,14 @@ def test_served_models_take_the_features_of_the_images(folder, model):
     served = Library({"new": str(folder / "new")}, named, features=folder / "new.npz")
     assert len(served.system("new", "kcca", patience=60).collection.images) == 12
     assert len(served.system("new", "colours", patience=60).collection.images) == 12
-    words = ("serve", folder / "new", "--system", folder / "colours.npz", "--features", folder / "new.npz")
+    words = ("serve", folder / "new", "--model", folder / "colours.npz", "--features", folder / "new.npz")
     assert "leave them out" in run(*words, "--port", "0", status=Status.INPUT).stderr
 
 
 def test_features_for_what_takes_none_are_refused(folder):
     words = ("evaluate", folder / "new", "--features", folder / "new.npz")
     assert "is only for a --system" in run(*words, "--scores", folder / "new.npz", status=Status.USAGE).stderr
-    done = run(*words, "--system", "colours", status=Status.INPUT)
+    done = run(*words, "--model", "colours", status=Status.INPUT)
     assert "features" in done.stderr
 
 

@@ -10,17 +10,17 @@ from limner.cli import app
 
 COMMANDS = (
     *(
-        f"{command} scenes --system {system}"
+        f"{command} scenes --model {system}"
         for command in ("evaluate", "explain gap")
         for system in ("aligned", "nearest")
     ),
-    *(f"{c} scenes --system colours" for c in ("evaluate", "languages", "explain", "attack", "gap", "mixed")),
-    *("map scenes --system colours -o OUT/map.html", "index OUT/index scenes --system colours"),
-    *("train histograms scenes -o OUT/model", "train towers scenes -o OUT/towers --set epochs=1"),
-    *(f"annotate {c} OUT/{c}.db scenes --system colours" for c in ("pool", "plan", "failures", "study")),
-    *("evaluate scenes --system colours --correct csls --tune dev", "evaluate scenes --system towers(epochs=1)"),
-    *(f"evaluate scenes --system colours --split {split}" for split in ("train", "dev", "test", "all")),
-    *("evaluate scenes --system histograms --by meaning -o OUT/r.html", "audit scenes", "data describe scenes"),
+    *(f"{c} scenes --model colours" for c in ("evaluate", "explain failures", "explain attack", "explain gap")),
+    *("explain map scenes --model colours -o OUT/map.html", "index OUT/index scenes --model colours"),
+    *("train histograms scenes -o OUT/model", "train towers scenes -o OUT/towers -O epochs=1"),
+    *(f"annotate {c} OUT/{c}.db scenes --model colours" for c in ("pool", "plan", "failures", "study")),
+    *("evaluate scenes --model colours --correct csls -O tune=dev", "evaluate scenes --model towers(epochs=1)"),
+    *(f"evaluate scenes --model colours --split {split}" for split in ("train", "dev", "test", "all")),
+    *("evaluate scenes --model histograms --by meaning -o OUT/r.html", "data audit scenes", "data describe scenes"),
 )
 
 

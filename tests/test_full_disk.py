@@ -55,7 +55,7 @@ def files(tmp_path_factory):
     np.save(folder / "s.npy", scores.matrix())
     limner.evaluate(scores, world.test).save(folder / "r.json")
     (folder / "texts.txt").write_text("\n".join(world.texts.values))
-    assert run("annotate", "pool", folder / "w.db", *WORLD, "--system", folder / "m.npz", "--depth", "1").exit_code == 0
+    assert run("annotate", "pool", folder / "w.db", *WORLD, "--model", folder / "m.npz", "--depth", "1").exit_code == 0
     assert run("annotate", "tasks", folder / "w.db").exit_code == 0
     with open_store(folder / "w.db") as store:
         who = add_annotator(store, "ada").id
@@ -68,11 +68,11 @@ def commands(given, out):
     """Every command that writes a file: the words, and the file or folder it writes."""
     m, db = given / "m.npz", given / "w.db"
     return {
-        "encode": (["encode", given / "texts.txt", "--encoder", m, "-o", out / "v.npy"], "v.npy"),
+        "encode": (["encode", given / "texts.txt", "--model", m, "-o", out / "v.npy"], "v.npy"),
         "train": (["train", "colours", *WORLD, "-o", out / "m.npz"], "m.npz"),
-        "train kcca": (["train", "kcca", *WORLD, "-o", out / "k", "-s", "fuse=false"], "k"),
-        "index": (["index", out / "i", *WORLD, "--system", m], "i"),
-        "evaluate": (["evaluate", *WORLD, "--system", m, "-o", out / "r.json"], "r.json"),
+        "train kcca": (["train", "kcca", *WORLD, "-o", out / "k", "-O", "fuse=false"], "k"),
+        "index": (["index", out / "i", *WORLD, "--model", m], "i"),
+        "evaluate": (["evaluate", *WORLD, "--model", m, "-o", out / "r.json"], "r.json"),
         "report": (["report", given / "r.json", "-o", out / "r.html"], "r.html"),
         "fuse": (["match", "fuse", given / "a.run", given / "b.run", "-o", out / "f.run"], "f.run"),
         "assign": (["match", "assign", given / "s.npy", "-o", out / "g.run"], "g.run"),
@@ -91,14 +91,14 @@ def commands(given, out):
             ],
             "c.run",
         ),
-        "explain": (["explain", "failures", *WORLD, "--system", m, "-o", out / "e.html"], "e.html"),
+        "explain": (["explain", "failures", *WORLD, "--model", m, "-o", out / "e.html"], "e.html"),
         "attack": (["explain", "attack", *WORLD, "-o", out / "a.csv"], "a.csv"),
         "merge": (["annotate", "merge", db, "-o", out / "better.qrels"], "better.qrels"),
         "merge eccv": (["annotate", "merge", db, "-o", out / "eccv"], "eccv"),
         "export": (["annotate", "export", db, out / "answers.csv"], "answers.csv"),
         "data": (["data", "convert", *WORLD, out / "world.csv"], "world.csv"),
         "data folder": (["data", "convert", *WORLD, out / "world"], "world"),
-        "pool": (["annotate", "pool", out / "w.db", *WORLD, "--system", m, "--depth", "3"], "w.db"),
+        "pool": (["annotate", "pool", out / "w.db", *WORLD, "--model", m, "--depth", "3"], "w.db"),
     }
 
 
@@ -131,7 +131,7 @@ def test_no_room_names_the_file_and_keeps_the_one_before(files, tmp_path, name):
 def test_a_cache_without_room_names_its_part_and_keeps_the_others(files, tmp_path):
     (tmp_path / "few.txt").write_text("\n".join((files / "texts.txt").read_text().splitlines()[:5]))
     (tmp_path / "glove.txt").write_text("red " + "1 " * 200 + "\ndog " + "2 " * 200 + "\n")
-    words = ["--encoder", "word-vectors", "-O", f"file={tmp_path / 'glove.txt'}", "--cache", tmp_path / "c", "--json"]
+    words = ["--model", "word-vectors", "-O", f"file={tmp_path / 'glove.txt'}", "--cache", tmp_path / "c", "--json"]
     assert run("encode", tmp_path / "few.txt", *words, "-o", tmp_path / "v.npz").exit_code == 0
     with no_larger(5000):
         done = run("encode", files / "texts.txt", *words, "-o", tmp_path / "w.npz")
@@ -148,12 +148,12 @@ def test_a_checkpoint_without_room_names_itself_and_the_run_goes_on_later(tmp_pa
         *WORLD,
         "-o",
         tmp_path / "m",
-        "-s",
+        "-O",
         f"checkpoint_dir={tmp_path / 'run'}",
-        "-s",
+        "-O",
         "epochs=2",
     ]
-    words += ["-s", "tensorboard=false", "-s", "hidden_dim=8", "-s", "embedding_dim=8", "-s", "word_dim=8"]
+    words += ["-O", "tensorboard=false", "-O", "hidden_dim=8", "-O", "embedding_dim=8", "-O", "word_dim=8"]
     with no_larger(4096):
         done = run(*words)
     assert done.exit_code == Status.INPUT
@@ -163,7 +163,7 @@ def test_a_checkpoint_without_room_names_itself_and_the_run_goes_on_later(tmp_pa
 
 
 def test_an_answer_without_room_is_refused_and_the_others_stay(files, tmp_path):
-    assert run("annotate", "pool", tmp_path / "w.db", *WORLD, "--system", files / "m.npz").exit_code == 0
+    assert run("annotate", "pool", tmp_path / "w.db", *WORLD, "--model", files / "m.npz").exit_code == 0
     assert run("annotate", "tasks", tmp_path / "w.db").exit_code == 0
     acknowledged = []
     with open_store(tmp_path / "w.db") as store:
@@ -247,9 +247,9 @@ def full_disk(disk):
     assert done.exit_code == Status.INPUT and contents(given) == before
     done = run("train", "colours", *WORLD, "-o", given / "m.npz")
     assert done.exit_code == Status.INPUT and "m.npz is not written" in done.stderr.replace("\n", "")
-    done = run("index", disk / "i", *WORLD, "--system", given / "m.npz")
+    done = run("index", disk / "i", *WORLD, "--model", given / "m.npz")
     assert done.exit_code == Status.INPUT and str(disk / "i") in done.stderr, done.output
-    done = run("annotate", "pool", disk / "w.db", *WORLD, "--system", given / "m.npz")
+    done = run("annotate", "pool", disk / "w.db", *WORLD, "--model", given / "m.npz")
     assert done.exit_code == Status.INPUT and str(disk / "w.db") in done.stderr.replace("\n", ""), done.output
     for ending in ("npy", "npz", "safetensors", "parquet"):
         with pytest.raises(limner.LimnerError, match=f"v.{ending} is not written"):

@@ -98,13 +98,13 @@ def test_from_the_shell(tmp_path):
     told, expected = json.loads(done.stdout), modality_gap(*(side.astype(np.float32) for side in sides))
     assert (told["distance"], told["separability"]) == (expected.distance, expected.separability)
     world = ["scenes", "-O", "images=40", "--split", "all"]
-    done = CliRunner().invoke(app, ["explain", "gap", *world, "--system", "test_gap:Sides"])
+    done = CliRunner().invoke(app, ["explain", "gap", *world, "--model", "test_gap:Sides"])
     assert done.exit_code == 0 and "distance of the centres  1.414" in done.stdout, done.output
     assert "separability             1.000" in done.stdout  # also where all vectors of a side are equal
     for words in (
         ["explain", "gap"],
         ["explain", "gap", *files[:2]],
-        ["explain", "gap", *files, "--system", "histograms"],
+        ["explain", "gap", *files, "--model", "histograms"],
         ["explain", "gap", *files, "-o", "pool.csv"],
     ):
         assert CliRunner().invoke(app, words).exit_code == 2

@@ -51,7 +51,7 @@ def given(tmp_path_factory):
 
 
 def _answered(path, given):
-    for words in (("pool", path, *WORLD, "--system", given / "colours.npz", "--depth", "2"), ("tasks", path)):
+    for words in (("pool", path, *WORLD, "--model", given / "colours.npz", "--depth", "2"), ("tasks", path)):
         assert command(["annotate", *words], within=given).status == 0
     with open_store(path) as store:
         who = add_annotator(store, "ada").id
@@ -132,7 +132,7 @@ def model_folder(kind, *settings):
         assert found.name == "old" or found.fingerprint == systems.load(reference / "m").fingerprint
         return found.name != "old"
 
-    words = ("train", kind, *WORLD, "-o", "OUT/m", *(word for each in settings for word in ("-s", each)))
+    words = ("train", kind, *WORLD, "-o", "OUT/m", *(word for each in settings for word in ("-O", each)))
     return Loop(words, holds, bool, lambda given, out: _folder(out, "m"))
 
 
@@ -209,23 +209,23 @@ def reranked(out, reference, last):
 def _copied(given, out):
     for name in ("w.db", "w.db-wal", "w.db-shm"):
         (out / name).unlink(missing_ok=True)
-    done = command(["annotate", "pool", out / "w.db", *WORLD, "--system", given / "colours.npz"], within=out)
+    done = command(["annotate", "pool", out / "w.db", *WORLD, "--model", given / "colours.npz"], within=out)
     assert done.status == 0, done.said
 
 
-SYSTEM = ("--system", "GIVEN/colours.npz")
+SYSTEM = ("--model", "GIVEN/colours.npz")
 RUNS = ("GIVEN/colours.run", "GIVEN/histograms.run")
 TEXTS, SLOW = "GIVEN/texts.txt", "killing:Slow"
 JUDGE = ("--scorer", "killing:Judge", "--depth", "60")
 LOOPS = {
     "encode": Loop(
-        ("encode", TEXTS, "--encoder", SLOW, "--cache", "OUT/c", "-o", "OUT/v.npy"),
+        ("encode", TEXTS, "--model", SLOW, "--cache", "OUT/c", "-o", "OUT/v.npy"),
         encoded,
         lambda found: "written" in found,
     ),
-    "index": Loop(("index", "OUT/i", *WORLD, "--system", "histograms", "--resume"), indexed, lambda found: found == 60),
+    "index": Loop(("index", "OUT/i", *WORLD, "--model", "histograms", "--resume"), indexed, lambda found: found == 60),
     "index --resume": Loop(
-        ("index", "OUT/i", "--items", TEXTS, "--system", SLOW, "--resume"), indexed, lambda found: found == 2400
+        ("index", "OUT/i", "--items", TEXTS, "--model", SLOW, "--resume"), indexed, lambda found: found == 2400
     ),
     "train histograms": model_folder("histograms"),
     "train kcca": model_folder("kcca", "fuse=false"),
@@ -236,7 +236,7 @@ LOOPS = {
     "train mcprop": learned("mcprop", *HEADS),
     "train crank": learned("crank", *HEADS),
     "annotate pool": Loop(
-        ("annotate", "pool", "OUT/w.db", *WORLD, *SYSTEM, "--system", "GIVEN/histograms.npz"), pooled, bool
+        ("annotate", "pool", "OUT/w.db", *WORLD, *SYSTEM, "--model", "GIVEN/histograms.npz"), pooled, bool
     ),
     "annotate tasks": Loop(("annotate", "tasks", "OUT/w.db"), tasked, bool, _copied),
     "annotate merge": one_file("annotate", "merge", "GIVEN/answered.db", "-o", "OUT/b.qrels", name="b.qrels"),
@@ -246,7 +246,7 @@ LOOPS = {
     "fuse": one_file("match", "fuse", *RUNS, "-o", "OUT/f.run", name="f.run"),
     "assign": one_file("match", "assign", "GIVEN/s.npy", "-o", "OUT/g.run", name="g.run"),
     "explain": one_file("explain", "failures", *WORLD, *SYSTEM, "-o", "OUT/e.html", name="e.html"),
-    "attack": one_file("explain", "attack", *WORLD, "--system", "colours", "-o", "OUT/a.csv", name="a.csv"),
+    "attack": one_file("explain", "attack", *WORLD, "--model", "colours", "-o", "OUT/a.csv", name="a.csv"),
     "rerank": Loop(
         ("rerank", RUNS[0], *WORLD, *JUDGE, "--cache", "OUT/c", "-o", "OUT/c.run"),
         reranked,

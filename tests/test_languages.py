@@ -116,8 +116,8 @@ def test_from_the_shell(tmp_path):
     np.save(tmp_path / "i.npy", rng.standard_normal((6, 4)).astype(np.float32))
     np.save(tmp_path / "t.npy", rng.standard_normal((24, 4)).astype(np.float32))
     words = [
-        "languages",
-        f"xtd10:{tmp_path / 'x'}",
+        "evaluate",
+        f"languages:xtd10:{tmp_path / 'x'}",
         "--images",
         str(tmp_path / "i.npy"),
         "--texts",
@@ -128,7 +128,7 @@ def test_from_the_shell(tmp_path):
     lines = json.loads(done.stdout)["lines"]
     assert {line["language"] for line in lines} == {"de", "en", "ja", "zh", MACRO}
     assert (tmp_path / "out.csv").read_text().startswith("system,language,direction")
-    for bad, status in ((["--measures", "MedR"], 3), (["--field", "nothing"], 3), (["-o", "x.pdf"], 3)):
+    for bad, status in ((["--measures", "MedR"], 3), (["-O", "field=nothing"], 3), (["-o", "x.pdf"], 3)):
         done = CliRunner().invoke(app, [*words, *bad])
         assert done.exit_code == status and "Traceback" not in done.output
     assert CliRunner().invoke(app, words[:2]).exit_code == 2

@@ -137,7 +137,7 @@ def test_from_the_shell(tmp_path, monkeypatch):
     assert (tmp_path / "m.csv").read_text().startswith("query,pool,measure,queries,value,low,high")
     told = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert len(told["pool"]["lines"]) == 2 * (3 + 7 + 7)
-    for wrong in (words[:5], words[:2], [*words, "--system", "histograms"]):
+    for wrong in (words[:5], words[:2], [*words, "--model", "histograms"]):
         assert CliRunner().invoke(app, wrong).exit_code == 2
     np.save("t.npy", texts[:3].astype(np.float32))
     assert CliRunner().invoke(app, words).exit_code == 3

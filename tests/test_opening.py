@@ -145,10 +145,10 @@ def test_everything_that_scores_or_encodes_is_opened(own, elsewhere, tmp_path):
 
 def test_an_index_is_a_system(photos, own, elsewhere, tmp_path):
     pytest.importorskip("lancedb")
-    run("index", tmp_path / "i", photos, "--system", elsewhere)
+    run("index", tmp_path / "i", photos, "--model", elsewhere)
     opened = open_system(tmp_path / "i", own)
     np.testing.assert_allclose(opened.scores.matrix(), open_system(elsewhere, own).scores.matrix(), atol=2e-3)
-    run("index", tmp_path / "j", photos, "--system", "colours")
+    run("index", tmp_path / "j", photos, "--model", "colours")
     with pytest.raises(LimnerError, match="was trained on all 30 images"):
         open_system(tmp_path / "j", own)
 
@@ -187,7 +187,7 @@ def test_a_matrix_of_other_items_is_refused(own, tmp_path):
 def test_pooling_with_a_saved_model_on_a_folder_without_splits(photos, elsewhere, tmp_path):
     for split in ((), ("--split", "all")):
         store = tmp_path / f"w{len(split)}.db"
-        words = ("annotate", "pool", store, photos, "--system", elsewhere, "--depth", "2", "--json", *split)
+        words = ("annotate", "pool", store, photos, "--model", elsewhere, "--depth", "2", "--json", *split)
         told = json.loads(run(*words).stdout)
         assert told["new"] > 0
     from limner.annotate.store import open_store
@@ -200,37 +200,37 @@ def test_pooling_with_a_saved_model_on_a_folder_without_splits(photos, elsewhere
 
 def test_pooling_with_a_name_and_a_saved_model(photos, half, tmp_path):
     """All systems are pooled on what none of them has seen."""
-    words = ("annotate", "pool", tmp_path / "w.db", photos, "--system", half, "--system", "colours", "--depth", "1")
+    words = ("annotate", "pool", tmp_path / "w.db", photos, "--model", half, "--model", "colours", "--depth", "1")
     done = run(*words, "--json")
     assert json.loads(done.stdout)["new"] > 0 and "was trained on" in done.stderr
 
 
 def test_evaluating_a_saved_model_on_a_folder(photos, elsewhere, half):
-    told = json.loads(run("evaluate", photos, "--system", elsewhere, "--json").stdout)
+    told = json.loads(run("evaluate", photos, "--model", elsewhere, "--json").stdout)
     assert told["results"][0]["queries"] == 30 and told["notes"] == []
-    told = json.loads(run("evaluate", photos, "--system", half, "--split", "all", "--json").stdout)
+    told = json.loads(run("evaluate", photos, "--model", half, "--split", "all", "--json").stdout)
     assert told["results"][0]["queries"] == 12 and "measured on the 12 others" in told["notes"][-1]
 
 
 def test_training_with_a_hold_out(photos, tmp_path):
     told = json.loads(run("train", "colours", photos, "-o", tmp_path / "m", "--hold-out", "--json").stdout)
     assert told["images"] == 24
-    told = json.loads(run("evaluate", photos, "--system", tmp_path / "m", "--json").stdout)
+    told = json.loads(run("evaluate", photos, "--model", tmp_path / "m", "--json").stdout)
     assert told["results"][0]["queries"] == 6
     run("train", "colours", photos, "-o", tmp_path / "all")
-    done = run("evaluate", photos, "--system", tmp_path / "all", status=Status.INPUT)
+    done = run("evaluate", photos, "--model", tmp_path / "all", status=Status.INPUT)
     assert "limner train ... --hold-out" in done.stderr.replace("\n", " ")
 
 
 def test_attacking_a_saved_model(photos, half):
-    done = run("explain", "attack", photos, "--system", half, "--kind", "colour-in", "--json")
+    done = run("explain", "attack", photos, "--model", half, "--kind", "colour-in", "--json")
     assert "measured on the 12 others" in done.stderr.replace("\n", " ")
     assert json.loads(done.stdout)["attacks"]
 
 
 def test_a_folder_of_eight_is_refused_with_what_to_do(own, tmp_path):
     write(own.restrict(own.images.ids[:8]), tmp_path / "few")
-    done = run("evaluate", tmp_path / "few", "--system", "colours", status=Status.INPUT)
+    done = run("evaluate", tmp_path / "few", "--model", "colours", status=Status.INPUT)
     assert "has 8 images and no splits" in done.stderr and "trained elsewhere" in done.stderr.replace("\n", " ")
 
 

@@ -186,7 +186,7 @@ def test_the_how_to_works_as_written(tmp_path, monkeypatch):
     assert len(commands) == 2
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    run("evaluate", "scenes", "-O", "images=60", "--system", "colours", "--measures", "my_measures:RBP@10(p=0.5) R@1",
+    run("evaluate", "scenes", "-O", "images=60", "--model", "colours", "--measures", "my_measures:RBP@10(p=0.5) R@1",
         "-o", "other.json")  # fmt: skip
     for command in commands:
         shown = run(*shlex.split(command.replace("scenes", "scenes -O images=60"))[1:]).stdout
@@ -202,7 +202,7 @@ def run(*words):
 
 def test_what_is_no_measure_is_one_line_at_the_shell():
     """Before anything is read or trained."""
-    done = CliRunner().invoke(app, ["evaluate", "missing.csv", "--system", "colours", "--measures", "json:loads"])
+    done = CliRunner().invoke(app, ["evaluate", "missing.csv", "--model", "colours", "--measures", "json:loads"])
     assert done.exit_code == Status.INPUT and "expected a MeasureKind" in done.output
 
 

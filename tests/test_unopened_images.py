@@ -73,7 +73,7 @@ def model(tmp_path_factory):
 
 def test_an_index_leaves_out_images_that_do_not_open(tmp_path, photos, model):
     pytest.importorskip("lancedb")
-    words = ("index", tmp_path / "i", "--items", photos, "--system", model, "--json")
+    words = ("index", tmp_path / "i", "--items", photos, "--model", model, "--json")
     done = run(*words)
     made = json.loads(done.stdout)
     assert (made["added"], made["items"], set(made["left out"])) == (6, 6, set(BROKEN))
@@ -90,12 +90,12 @@ def test_without_an_image_that_opens_there_is_no_index(tmp_path, photos, model):
     pytest.importorskip("lancedb")
     for number in range(6):
         (photos / f"photo-{number}.jpg").unlink()
-    done = run("index", tmp_path / "i", "--items", photos, "--system", model, status=3)
+    done = run("index", tmp_path / "i", "--items", photos, "--model", model, status=3)
     assert "none of the 5 images opens: nothing is indexed" in done.stderr
 
 
 def test_vectors_of_a_folder_keep_the_ids_of_what_opened(tmp_path, photos, model):
-    words = ("encode", photos, "--encoder", "histograms", "--json")
+    words = ("encode", photos, "--model", "histograms", "--json")
     for ending in ("npz", "npy"):
         done = run(*words, "-o", tmp_path / f"v.{ending}")
         told = json.loads(done.stdout)
@@ -154,8 +154,8 @@ def test_an_evaluation_names_all_missing_images(tmp_path, photos, collection, ca
 def test_an_evaluation_needs_every_image(tmp_path, photos, collection, model):
     (photos / "photo-3.jpg").write_bytes(BROKEN["page.jpg"])
     for words in (
-        ("evaluate", collection, "--encoder", model),
-        ("encode", collection, "--side", "images", "--encoder", "histograms", "-o", tmp_path / "v.npz"),
+        ("evaluate", collection, "--model", model),
+        ("encode", collection, "--side", "images", "--model", "histograms", "-o", tmp_path / "v.npz"),
     ):
         assert "photo-3.jpg" in run(*words, status=3).stderr
     assert not (tmp_path / "v.npz").exists()
@@ -188,11 +188,11 @@ def test_commands_refuse_texts_that_are_all_empty(tmp_path, monkeypatch, model):
         "        return np.array([[len(i), 1.0] for i in items.ids])\n"
     )
     commands = [
-        ("evaluate", "ids", "--encoder", "own_means:Means"),
-        ("evaluate", "ids", "--system", "own_means:Means"),
-        ("explain", "gap", "ids", "--system", "own_means:Means"),
-        ("encode", "ids", "--side", "texts", "--encoder", "own_means:Means", "-o", tmp_path / "t.npz"),
-        ("index", tmp_path / "i", "ids", "--side", "texts", "--system", "own_means:Means"),
+        ("evaluate", "ids", "--model", "own_means:Means"),
+        ("evaluate", "ids", "--model", "own_means:Means"),
+        ("explain", "gap", "ids", "--model", "own_means:Means"),
+        ("encode", "ids", "--side", "texts", "--model", "own_means:Means", "-o", tmp_path / "t.npz"),
+        ("index", tmp_path / "i", "ids", "--side", "texts", "--model", "own_means:Means"),
     ]
     for words in commands:
         assert "texts are empty" in run(*words, status=3).stderr, words

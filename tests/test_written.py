@@ -44,9 +44,9 @@ def test_true_and_false_of_a_loader_in_every_spelling(table, words, texts):
 def test_true_and_false_of_a_system_in_every_spelling(tmp_path):
     """`fuse` of KCCA: with it there is no one space to encode in."""
     world = ("scenes", "-O", "images=40")
-    small = ("-s", "side=48", "-s", "points=20", "-s", "kappas=[0.1]", "-s", "powers=[1.0]")
+    small = ("-O", "side=48", "-O", "points=20", "-O", "kappas=[0.1]", "-O", "powers=[1.0]")
     for word in ("False", "no", "0"):
-        run("train", "kcca", *world, "-o", tmp_path / word, *small, "-s", f"fuse={word}")
+        run("train", "kcca", *world, "-o", tmp_path / word, *small, "-O", f"fuse={word}")
         assert not limner.systems.load(tmp_path / word).fused
 
 

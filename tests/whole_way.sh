@@ -13,23 +13,23 @@ limner train colours scenes -O images=300 -o theirs.npz
 limner data describe photos
 
 # 2. Encode both sides with both models.
-limner encode photos --side images --encoder mine.npz -o images.npz
-limner encode photos --side texts --encoder mine.npz -o texts.npz
-limner encode photos --side images --encoder theirs.npz -o their_images.npz
-limner encode photos --side texts --encoder theirs.npz -o their_texts.npz
+limner encode photos --side images --model mine.npz -o images.npz
+limner encode photos --side texts --model mine.npz -o texts.npz
+limner encode photos --side images --model theirs.npz -o their_images.npz
+limner encode photos --side texts --model theirs.npz -o their_texts.npz
 
 # 3. Evaluate and explain.
 limner evaluate photos --images images.npz --texts texts.npz --name mine -o before.json -o before.html
 limner explain failures photos --images images.npz --texts texts.npz --limit 1
 
 # 4. Index and search.
-limner index photos.index photos --system mine.npz
+limner index photos.index photos --model mine.npz
 limner search photos.index "a red balloon by the sea" -k 3 -o found.html
 
 # 5. Pool what both models rank first, make tasks, search on the page and label one task of 20 pairs there.
-limner annotate pool work.db photos --split all --system mine.npz --system theirs.npz --depth 3
+limner annotate pool work.db photos --split all --model mine.npz --model theirs.npz --depth 3
 limner annotate tasks work.db
-limner serve photos --system mine.npz --system theirs.npz --store work.db --port 0 --json > served.json &
+limner serve photos --model mine.npz --model theirs.npz --store work.db --port 0 --json > served.json &
 server=$!
 trap 'kill -INT $server 2> /dev/null || true' EXIT
 for _ in $(seq 600); do [ -s served.json ] && break; sleep 0.2; done

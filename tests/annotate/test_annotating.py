@@ -549,7 +549,7 @@ SMALL = ("scenes", "-O", "images=40", "-O", "seed=7")
 
 @pytest.mark.parametrize("replication", [None, "1", "2", "3"])
 def test_pooled_pairs_are_judged_elsewhere_and_imported(outside, replication):
-    data("pool", "work.db", *SMALL, "--system", "colours", "--depth", "2")
+    data("pool", "work.db", *SMALL, "--model", "colours", "--depth", "2")
     if replication:
         data("tasks", "work.db", "--replication", replication)
     tasks = data("status", "work.db")["tasks"]
@@ -565,7 +565,7 @@ def test_pooled_pairs_are_judged_elsewhere_and_imported(outside, replication):
 
 
 def test_planned_pairs_are_judged_elsewhere_and_imported(outside):
-    plan = ("plan", "work.db", *SMALL, "--system", "colours", "--budget", "40")
+    plan = ("plan", "work.db", *SMALL, "--model", "colours", "--budget", "40")
     run(*plan)
     tasks = data("status", "work.db")["tasks"]
     pairs = outside()
@@ -579,7 +579,7 @@ def test_planned_pairs_are_judged_elsewhere_and_imported(outside):
 
 
 def test_one_part_is_judged_elsewhere_and_the_rest_here(outside):
-    data("pool", "work.db", *SMALL, "--system", "colours", "--depth", "2")
+    data("pool", "work.db", *SMALL, "--model", "colours", "--depth", "2")
     data("tasks", "work.db")
     with open_store("work.db") as store:
         here = add_annotator(store, "ada").id
@@ -603,7 +603,7 @@ def test_one_part_is_judged_elsewhere_and_the_rest_here(outside):
 
 
 def test_answers_that_a_store_has_are_skipped_and_others_refused(outside):
-    data("pool", "work.db", *SMALL, "--system", "colours", "--depth", "2")
+    data("pool", "work.db", *SMALL, "--model", "colours", "--depth", "2")
     pairs = outside(people=(1,))
     assert data("import", "work.db", "done.json")["added"] == pairs
     outside(people=(2,))
@@ -620,7 +620,7 @@ def test_answers_that_a_store_has_are_skipped_and_others_refused(outside):
 def test_systems_trained_again_at_the_shell_still_find_pairs_to_ask(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     whole = ["scenes", "-O", "images=60", "-O", "seed=7"]
-    named = ["--system", "colours", "--system", "histograms"]
+    named = ["--model", "colours", "--model", "histograms"]
     data("pool", "work.db", *whole, *named, "--depth", "2", "--keep", "4")
     data("tasks", "work.db")
     with open_store(tmp_path / "work.db") as store:

@@ -289,7 +289,7 @@ def test_plan_judge_and_estimate_from_the_shell(tmp_path, monkeypatch):
     code, said = run("annotate", "plan", *common, "--measure", "R@1", "--budget", 12, "--judge", "scores=mine")
     assert code == 0 and "labels to give now" in said and "Next:" in said
     for wrong, told in (("--half-width=nan", "above 0"), ("--measure=nonsense", "unknown measure 'nonsense'")):
-        code, said = run("annotate", "plan", "new.db", "not-a-file.csv", "--system", "colours", wrong)
+        code, said = run("annotate", "plan", "new.db", "not-a-file.csv", "--model", "colours", wrong)
         assert code == 3 and told in said, "said before the collection is read and a system is trained"
     code, said = run("annotate", "plan", *common, "--measure", "MedR")
     assert code == 3 and "cannot be estimated from few labels" in said

@@ -191,7 +191,7 @@ def test_a_study_of_failures_from_the_shell_and_on_the_page(tmp_path, monkeypatc
 
     monkeypatch.chdir(tmp_path)
     run = CliRunner().invoke
-    how = ["--system", "colours", "--limit", "4", "--keywords", "1", "--json"]
+    how = ["--model", "colours", "--limit", "4", "--keywords", "1", "--json"]
     done = run(app, ["annotate", "study", "add", "s.db", "failures", *WORLD, *how])
     assert done.exit_code == 0, done.output
     made = json.loads(done.stdout)
@@ -218,15 +218,15 @@ def test_a_study_of_failures_from_the_shell_and_on_the_page(tmp_path, monkeypatc
     assert np.isclose(found["mean_rating"], 4.5)
     text = run(app, ["annotate", "study", "results", "s.db", "failures"]).stdout
     assert "classes that disagree" in text and "colour -> size" in text
-    told = run(app, ["explain", "failures", *WORLD, "--system", "colours", "--labels", "s.db", "--json"])
+    told = run(app, ["explain", "failures", *WORLD, "--model", "colours", "--labels", "s.db", "--json"])
     assert json.loads(told.stdout)["classes"]["size"]["failures"] == 3
 
 
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("study", "add", "s.db", "failures", *WORLD), "--system"),
-        (("study", "add", "s.db", "failures", *WORLD, "--system", "colours", "--direction", "up"), "unknown direction"),
+        (("study", "add", "s.db", "failures", *WORLD), "--model"),
+        (("study", "add", "s.db", "failures", *WORLD, "--model", "colours", "--direction", "up"), "unknown direction"),
         (("study", "results", "nosuch.db", "failures"), "no store"),
         (("study", "results", "empty.db", "failures"), "unknown study"),
     ],

@@ -117,7 +117,7 @@ def run(*words, status=0):
 
 
 def test_a_store_that_a_killed_pool_left_is_taken_by_pool_and_then_by_tasks(where, monkeypatch):
-    whole = ("scenes", "-O", "images=40", "--system", "colours", "--depth", "2")
+    whole = ("scenes", "-O", "images=40", "--model", "colours", "--depth", "2")
     real, seen = contents._insert_batch, []
 
     def dies(connection, table, rows):

@@ -302,7 +302,7 @@ def test_the_whole_study_from_the_shell(tmp_path, monkeypatch):
         (("study", "add", "s.db", "preference", *WORLD), "right answers, 40 are wanted"),
         (("study", "add", "s.db", "preference", *WORLD, "--judgements", "nosuch"), "unknown judgements"),
         (("study", "add", "s.db", "preference", *WORLD, "--direction", "up"), "unknown direction"),
-        (("study", "add", "s.db", "preference", *WORLD, "--system", "colours"), "at least two"),
+        (("study", "add", "s.db", "preference", *WORLD, "--model", "colours"), "at least two"),
         (("study", "results", "nosuch.db", "preference"), "no store"),
         (("study", "results", "empty.db", "preference"), "unknown study"),
         (("study", "import", "full.db", "preference", "nosuch.csv"), "no file"),

@@ -240,7 +240,7 @@ def test_only_some_queries_are_pooled_the_same_for_every_system(systems, world):
 
 def test_queries_from_the_shell(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    base = ["annotate", "pool", "work.db", "scenes", "-O", "images=60", "--system", "colours"]
+    base = ["annotate", "pool", "work.db", "scenes", "-O", "images=60", "--model", "colours"]
     done = CliRunner().invoke(app, [*base, "--queries", "i2t=2", "--queries", "t2i=3", "--depth", "4", "--json"])
     assert json.loads(done.stdout)["proposals"] == (2 + 3) * 4
     for bad in ("i2t", "i2t=x", "up=3", "i2t=99999"):

@@ -161,7 +161,7 @@ def test_files_that_are_no_form_are_refused_in_a_line(tmp_path, change, words):
         (("photos.toml", *WORLD, "--items", "nosuch.csv"), "no file nosuch.csv"),
         (("photos.toml", *WORLD, "--items", "bad.csv"), "line 3: no photo"),
         (("preference", *WORLD, "--items", "bad.csv"), "leave --items out"),
-        (("failures", *WORLD, "--system", "colours", "--system", "histograms"), "those of one --system"),
+        (("failures", *WORLD, "--model", "colours", "--model", "histograms"), "those of one --model"),
         (("nosuch", *WORLD), "form 'nosuch': expected captions"),
     ],
 )

@@ -132,7 +132,7 @@ def test_compare_at_the_shell(labelled, tmp_path, monkeypatch):
     code, said = run("compare", "good.json", "bad.json", "--estimate", "work.db", "--samples", "500")
     assert code == 0 and "estimated, text -> image" in said and "labels" in said
     both = ("compare", "good.json", "bad.json", "--samples", "500", "--estimate", "work.db")
-    code, said = run(*both, "--mode", "anytime", "--json")
+    code, said = run(*both, "-O", "mode=anytime", "--json")
     (row,) = [
         row for row in json.loads(said[said.index("{") : said.rindex("}") + 1])["rows"] if row["view"] == "estimated"
     ]
@@ -146,7 +146,7 @@ def test_compare_at_the_shell(labelled, tmp_path, monkeypatch):
     assert code == 2 and "--others" in said
     code, said = run("compare", "good.json", "bad.json", "--estimate", "none.db")
     assert code == 3 and "no store none.db" in said
-    code, said = run("compare", "good.json", "bad.json", "--estimate", "work.db", "--mode", "sometimes")
+    code, said = run("compare", "good.json", "bad.json", "--estimate", "work.db", "-O", "mode=sometimes")
     assert code in (2, 3) and "mode" in said and "Traceback" not in said
 
 

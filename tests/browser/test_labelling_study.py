@@ -202,7 +202,7 @@ def check_report(browser, folder, study, held):
     """The report says what the page said, and the truth is inside."""
     for name in ("good", "bad"):
         files = ("--scores", f"{name}.npy", "-o", f"{name}.json", "-o", f"{name}.html")
-        how = ("--split", "test", "--estimate", "work.db", "--mode", "anytime", "--name", name)
+        how = ("--split", "test", "--estimate", "work.db", "-O", "mode=anytime", "--name", name)
         run(folder, "evaluate", "scenes", "-O", "images=100", *files, *how)
     shown = {row.system: row.found.estimate for row in study.rows}
     for name, estimate in shown.items():
@@ -215,7 +215,7 @@ def check_report(browser, folder, study, held):
         )
         assert estimate.low <= true <= estimate.high
     said = run(
-        folder, "compare", "good.json", "bad.json", "--estimate", "work.db", "--mode", "anytime", "--samples", 500
+        folder, "compare", "good.json", "bad.json", "--estimate", "work.db", "-O", "mode=anytime", "--samples", 500
     )
     assert re.search(r"estimated, text -> image\s+one\s+other\s+difference", said)
     page = browser.new_page()

@@ -199,7 +199,7 @@ def test_a_store_made_in_the_browser_opens_again_by_the_documented_command(brows
     context = browser.new_context(viewport=SIZES[1], reduced_motion="reduce")
     page = context.new_page()
     page.set_default_timeout(120_000)
-    with command(tmp_path, "serve", "scenes", "-O", "images=60", "-O", "seed=3", "--system", "colours") as address:
+    with command(tmp_path, "serve", "scenes", "-O", "images=60", "-O", "seed=3", "--model", "colours") as address:
         context.add_cookies([{"name": "limner_name", "value": "ada", "url": address}])
         page.add_init_script(websites.read_guideline("ada"))
         page.goto(f"{address}/admin")

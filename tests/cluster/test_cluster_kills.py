@@ -58,7 +58,7 @@ def given(tmp_path_factory):
 
 def test_an_index_that_a_cluster_encodes_for(nodes, given, tmp_path):
     def words(place):
-        named = ("--items", given / "texts.txt", "--system", given / "m.npz", "--resume")
+        named = ("--items", given / "texts.txt", "--model", given / "m.npz", "--resume")
         return ("index", tmp_path / place, *named, "--cluster", nodes.address)
 
     seconds, draw = run(words("reference"), tmp_path), random.Random(2)
@@ -80,7 +80,7 @@ def test_an_index_that_a_cluster_encodes_for(nodes, given, tmp_path):
 
 def test_a_report_that_a_cluster_computes(nodes, given, tmp_path):
     def words(file):
-        world = ("evaluate", "scenes", "-O", "images=60", "--system", given / "m.npz")
+        world = ("evaluate", "scenes", "-O", "images=60", "--model", given / "m.npz")
         return (*world, "-o", tmp_path / file, "--cluster", nodes.address)
 
     seconds, draw = run(words("reference.json"), tmp_path), random.Random(3)

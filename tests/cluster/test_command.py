@@ -22,7 +22,7 @@ def test_evaluate(nodes, tmp_path):
     texts = np.repeat(images, 5, axis=0) + 2 * rng.standard_normal((1500, 16))
     for name, matrix in (("images", images), ("texts", texts)):
         Embeddings([f"{name}{k}" for k in range(len(matrix))], matrix).save(tmp_path / f"{name}.npy")
-    words = ["evaluate", "--per-image", "5", "--images", tmp_path / "images.npy", "--texts", tmp_path / "texts.npy"]
+    words = ["evaluate", "per-image:5", "--images", tmp_path / "images.npy", "--texts", tmp_path / "texts.npy"]
     here, there = run(*words, "--json"), run(*words, "--json", "--cluster", nodes.address)
     assert there.returncode == 0, there.stderr
     assert json.loads(here.stdout) == json.loads(there.stdout)
@@ -31,7 +31,6 @@ def test_evaluate(nodes, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["evaluate", "scenes", "--system", "histograms", "--workers", "2", "--cluster", "auto"], "--workers with"),
         (["search", "nowhere", "a dog", "--cluster", "auto"], "no index"),
     ],
 )

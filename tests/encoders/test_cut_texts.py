@@ -305,7 +305,7 @@ def clip(models):
 
 def test_evaluate_and_compare_say_it(clip, models, table, world, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    expected, how = of_world(world, models["clip"]), ("--encoder", clip, "--json", "-o", "a.json")
+    expected, how = of_world(world, models["clip"]), ("--model", clip, "--json", "-o", "a.json")
     for _ in range(2):  # the second time, the vectors come from a cache
         said, err = limner_says("evaluate", table / "captions.csv", *how, "--cache", "kept")
         assert said["notes"].count(expected) == 1 and "longer than" not in err
@@ -314,13 +314,13 @@ def test_evaluate_and_compare_say_it(clip, models, table, world, tmp_path, monke
 
 
 def test_encode_says_it(models, table, world, tmp_path):
-    how = ("--encoder", "clip", "-O", f"model={models['clip']}", "-O", "device=cpu", "--json")
+    how = ("--model", "clip", "-O", f"model={models['clip']}", "-O", "device=cpu", "--json")
     said, err = limner_says("encode", table / "texts.txt", *how, "-o", tmp_path / "v.npy")
     assert said["warnings"] == [of_world(world, models["clip"])] and err.count("longer than") == 1
 
 
 def test_index_and_search_say_it(clip, models, table, world, tmp_path):
-    made = ("index", tmp_path / "t.index", "--items", table / "texts.txt", "--system", clip, "--json")
+    made = ("index", tmp_path / "t.index", "--items", table / "texts.txt", "--model", clip, "--json")
     said, err = limner_says(*made)
     expected = of_world(world, models["clip"])
     assert said["warnings"] == [expected] and f"warning: {expected}" in err
@@ -329,11 +329,11 @@ def test_index_and_search_say_it(clip, models, table, world, tmp_path):
 
 
 def test_explain_says_it(clip, models, table, world):
-    said, _ = limner_says("explain", "failures", table / "captions.csv", "--system", clip, "--json")
+    said, _ = limner_says("explain", "failures", table / "captions.csv", "--model", clip, "--json")
     assert said["warnings"] == [of_world(world, models["clip"])]
 
 
 def test_train_says_it(table, world, tmp_path):
-    how = ("-s", "max_tokens=30", "-s", "min_count=1", "-s", "epochs=1", "--json", "-o", tmp_path / "m")
+    how = ("-O", "max_tokens=30", "-O", "min_count=1", "-O", "epochs=1", "--json", "-o", tmp_path / "m")
     said, err = limner_says("train", "towers", table / "captions.csv", *how)
     assert said["warnings"] == [sentence(2, len(set(world.texts.values)), 30, 242, unit="words")], err

@@ -104,7 +104,7 @@ def test_models_of_a_hub_and_encoders_without_files_are_opened_every_time(model,
 
 
 def test_one_command_with_all_vectors_in_the_cache_does_not_import_torch(model, tmp_path):
-    words = ["evaluate", "scenes", "-O", "images=20", "--encoder", f"clip(model={model})", "--cache", "kept", "--json"]
+    words = ["evaluate", "scenes", "-O", "images=20", "--model", f"clip(model={model})", "--cache", "kept", "--json"]
     told = "print('torch' in sys.modules, file=sys.stderr)"
     code = f"import sys; from limner.cli import app\ntry: app({words!r})\nfinally: {told}"
     where = {**os.environ, "PYTHONPATH": str(Path(limner.__file__).parents[1])}

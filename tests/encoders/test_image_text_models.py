@@ -107,7 +107,7 @@ def test_an_index_of_a_late_interaction_model(library, models, world, similarity
 
     monkeypatch.setattr(LateInteraction, "__init__", opened_as)
     name, scenes = f"multi-vector(model={models('colpali')}, device=cpu)", ("scenes", "-O", "images=10")
-    run("index", tmp_path / "i", *scenes, "--system", name)
+    run("index", tmp_path / "i", *scenes, "--model", name)
     about = json.loads(run("index", tmp_path / "i", "--json").stdout)
     assert (about["items"], about["similarity"], about["system"]) == (10, "dot", name)
     asked = [world.texts.values[0], world.texts.values[7]]
@@ -118,7 +118,7 @@ def test_an_index_of_a_late_interaction_model(library, models, world, similarity
     np.testing.assert_allclose([hit["score"] for hit in hits], np.asarray(right.scores).ravel(), rtol=1e-5)
     one, two = (
         json.loads(run("evaluate", *scenes, "--split", "all", "--json", *system).stdout)
-        for system in (("--system", tmp_path / "i"), ("--encoder", name))
+        for system in (("--model", tmp_path / "i"), ("--model", name))
     )
     assert one["results"] == two["results"]
 
@@ -182,14 +182,14 @@ def _limner(*words):
 )
 def test_one_command_from_a_name_to_a_report(models, name):
     named = name.format(**{kind: models(kind) for kind in ("colpali", "clip", "blip") if kind in name})
-    made = _limner("evaluate", "scenes", "-O", "images=10", "--split", "all", "--encoder", named, "--json")
+    made = _limner("evaluate", "scenes", "-O", "images=10", "--split", "all", "--model", named, "--json")
     assert made.exit_code == 0, made.output
     report = json.loads(made.stdout)
     assert report["system"] == named or named in made.stdout
 
 
 def test_a_probe_of_a_scorer_of_pairs(models):
-    made = _limner("explain", "probe", "scenes", "--cases", 4, "--system", f"blip-itm(model={models('blip')})")
+    made = _limner("explain", "probe", "scenes", "-O", f"cases={4}", "--model", f"blip-itm(model={models('blip')})")
     assert made.exit_code == 0 and "pair accuracy" in made.output
 
 
@@ -207,10 +207,10 @@ def test_refusals(models, tmp_path, world):
     with pytest.raises(LimnerError, match="no images: for pairs of texts use the scorer 'cross-encoder'"):
         scorer("image-cross-encoder", model=tiny.backbone(tmp_path / "pairs", labels=1))
     made = _limner(
-        "evaluate", "scenes", "-O", "images=10", "--encoder", f"multi-vector(model={blind})", "--cache", tmp_path / "v"
+        "evaluate", "scenes", "-O", "images=10", "--model", f"multi-vector(model={blind})", "--cache", tmp_path / "v"
     )
     assert made.exit_code == 3 and "several vectors per item, and only one is cached" in " ".join(made.output.split())
-    made = _limner("evaluate", "scenes", "-O", "images=10", "--system", "levenshtein")
+    made = _limner("evaluate", "scenes", "-O", "images=10", "--model", "levenshtein")
     assert made.exit_code == 3 and "scores pairs of texts" in " ".join(made.output.split())
     with pytest.raises(LimnerError, match="batch_size=0: expected at least 1"):
         scorer("blip-itm", model=models("blip"), batch_size=0)

@@ -160,7 +160,7 @@ def test_attack_writes_its_edits(world, tmp_path):
 
 def test_attack_asks_again():
     said = json.loads(
-        call("explain", "attack", "scenes", "-O", "images=60", "--system", "colours", "--kind", "colour-in", "--json")
+        call("explain", "attack", "scenes", "-O", "images=60", "--model", "colours", "--kind", "colour-in", "--json")
     )
     (found,) = said["attacks"]
     assert found["kind"] == "colour-in" and found["changed"] > 0
@@ -186,7 +186,7 @@ def test_attack_leaves_out_texts_without_an_image_and_ignored_words_that_keep_th
 def test_attack_changes_clauses():
     """`colours` reads only which colours a text names: the order of the words cannot move it."""
     kinds = [word for kind in ("negation", "word-order", "relation") for word in ("--kind", kind)]
-    said = json.loads(call("explain", "attack", "scenes", "-O", "images=60", "--system", "colours", *kinds, "--json"))[
+    said = json.loads(call("explain", "attack", "scenes", "-O", "images=60", "--model", "colours", *kinds, "--json"))[
         "attacks"
     ]
     assert [each["kind"] for each in said] == kinds[1::2]

@@ -140,12 +140,12 @@ def test_the_command(tmp_path):
         return CliRunner().invoke(app, ["explain", "map", *map(str, words)])
 
     made = run(
-        "scenes", "-O", "images=40", "--system", "colours", "--method", "pca", "-o", tmp_path / "m.html", "--json"
+        "scenes", "-O", "images=40", "--model", "colours", "--method", "pca", "-o", tmp_path / "m.html", "--json"
     )
     assert made.exit_code == 0, made.output
     assert json.loads(made.stdout)["points"] == 48 and "map-data" in (tmp_path / "m.html").read_text()
-    assert run("scenes", "--system", "colours", "-o", tmp_path / "m.pdf").exit_code in (2, 3)
-    wrong = run("scenes", "-O", "images=40", "--system", "colours", "--method", "umap", "--no-failures")
+    assert run("scenes", "--model", "colours", "-o", tmp_path / "m.pdf").exit_code in (2, 3)
+    wrong = run("scenes", "-O", "images=40", "--model", "colours", "--method", "umap", "--no-failures")
     assert wrong.exit_code in (2, 3) and "umap" in wrong.output
 
 

@@ -305,8 +305,8 @@ def test_the_command(tmp_path, monkeypatch):
         "explain",
         "probe",
         "scenes",
-        "--cases",
-        10,
+        "-O",
+        "cases=10",
         "--scores",
         "S.npy",
         "-o",
@@ -369,8 +369,8 @@ def test_every_subset_of_the_form_of_sugarcrepe_has_blind_baselines(tmp_path, mo
         (("none.json",), 3, "none.json"),
         (("p.json", "--scores", "S.npy"), 3, "(2, 2)"),
         (("p.json", "-o", "x.html"), 3, ".html"),
-        (("scenes", "--image-folder", "."), 2, "generated"),
-        (("p.json", "--image-folder", "nowhere"), 3, "nowhere"),
+        (("scenes", "-O", "images=."), 2, "generated"),
+        (("p.json", "-O", "images=nowhere"), 3, "nowhere"),
     ],
 )
 def test_what_is_refused(tmp_path, monkeypatch, words, status, says):

@@ -213,7 +213,7 @@ def run(*words):
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory):
     path = tmp_path_factory.mktemp("commanded") / "i"
-    made = run("index", path, "scenes", "-O", "images=60", "--system", "colours")
+    made = run("index", path, "scenes", "-O", "images=60", "--model", "colours")
     assert made.exit_code == 0, made.output
     return path
 

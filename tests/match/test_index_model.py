@@ -39,7 +39,7 @@ def models(tmp_path_factory):
 def made(models, tmp_path_factory):
     """An index made with the first model."""
     path = tmp_path_factory.mktemp("made") / "i"
-    run("index", path, *WORLD, "--system", models / "a.npz", "--split", "test")
+    run("index", path, *WORLD, "--model", models / "a.npz", "--split", "test")
     return path
 
 
@@ -48,7 +48,7 @@ def made(models, tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["histograms", "colours"])
 def test_an_index_resumes_with_the_name_it_was_made_with(tmp_path, name):
-    words = ("index", tmp_path / "i", *WORLD, "--system", name, "--json")
+    words = ("index", tmp_path / "i", *WORLD, "--model", name, "--json")
     first = json.loads(run(*words, "--split", "test").stdout)
     assert json.loads(run(*words, "--resume", "--split", "test").stdout)["added"] == 0
     after = json.loads(run(*words, "--resume").stdout)
@@ -56,19 +56,19 @@ def test_an_index_resumes_with_the_name_it_was_made_with(tmp_path, name):
     whole = open_index(tmp_path / "i")
     kept = systems.load(tmp_path / "i" / "system")
     assert whole.about.model == kept.fingerprint and whole.about.made_by == name
-    assert json.loads(run("search", tmp_path / "i", "a cat", "--system", name, "--json").stdout)["hits"]
+    assert json.loads(run("search", tmp_path / "i", "a cat", "--model", name, "--json").stdout)["hits"]
 
 
 def test_another_name_is_refused_before_anything_is_trained(tmp_path):
-    run("index", tmp_path / "i", *WORLD, "--system", "histograms", "--split", "test")
-    told = run("index", tmp_path / "i", *WORLD, "--system", "colours", "--resume", status=3).stderr
+    run("index", tmp_path / "i", *WORLD, "--model", "histograms", "--split", "test")
+    told = run("index", tmp_path / "i", *WORLD, "--model", "colours", "--resume", status=3).stderr
     assert "was made with 'histograms'" in told and "'colours'" in told
     assert len(open_index(tmp_path / "i")) == 12
 
 
 def test_a_copy_of_the_model_is_the_model(made, models, tmp_path):
     shutil.copytree(models / "a.npz", tmp_path / "renamed.npz")
-    words = ("index", made, *WORLD, "--split", "test", "--resume", "--json", "--system")
+    words = ("index", made, *WORLD, "--split", "test", "--resume", "--json", "--model")
     assert json.loads(run(*words, tmp_path / "renamed.npz").stdout)["added"] == 0
 
 
@@ -77,7 +77,7 @@ def test_a_copy_of_the_model_is_the_model(made, models, tmp_path):
 
 @pytest.mark.parametrize("way", ["--resume", "--replace", None])
 def test_vectors_of_another_model_do_not_come_in(made, models, way):
-    words = ("index", made, *WORLD, "--split", "train", "--system", models / "b.npz", *([way] if way else []))
+    words = ("index", made, *WORLD, "--split", "train", "--model", models / "b.npz", *([way] if way else []))
     told = run(*words, status=3).stderr
     assert "a.npz" in told and "b.npz" in told and "two models" in told
     assert len(open_index(made)) == 12
@@ -86,13 +86,13 @@ def test_vectors_of_another_model_do_not_come_in(made, models, way):
 def test_vectors_from_a_file_are_of_the_model_that_is_named(made, models, tmp_path):
     other = systems.load(models / "b.npz")
     other.encode_images(limner.load("scenes", images=60).train.images).save(tmp_path / "v.npy")
-    words = ("index", made, "--embeddings", tmp_path / "v.npy", "--system")
+    words = ("index", made, "--embeddings", tmp_path / "v.npy", "--model")
     assert "two models" in run(*words, models / "b.npz", status=3).stderr
     assert len(open_index(made)) == 12
 
 
 def test_another_model_does_not_search(made, models):
-    assert "two models" in run("search", made, "a cat", "--system", models / "b.npz", status=3).stderr
+    assert "two models" in run("search", made, "a cat", "--model", models / "b.npz", status=3).stderr
     with pytest.raises(LimnerError, match="two models"):
         open_index(made, system=systems.load(models / "b.npz"))
     opened = open_index(made)
@@ -125,7 +125,7 @@ def test_encoders_of_ones_own_are_known_by_name_or_by_what_they_say(tmp_path, mo
     (tmp_path / "own_models.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     for first, good, bad in (("One", "One", "Two"), ("Same", "Alias", "One")):
-        words = ("index", tmp_path / first, *WORLD, "--resume", "--system")
+        words = ("index", tmp_path / first, *WORLD, "--resume", "--model")
         run(*words, f"own_models:{first}")
         run(*words, f"own_models:{good}")
         assert "two models" in run(*words, f"own_models:{bad}", status=3).stderr

@@ -510,7 +510,7 @@ def run(*words: object, status: int = 0):
 @pytest.fixture(scope="module")
 def commanded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("commanded")
-    run("index", folder / "i", *WORLD, "--system", "histograms")
+    run("index", folder / "i", *WORLD, "--model", "histograms")
     return folder
 
 
@@ -587,7 +587,7 @@ def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path, monkeypatch)
     monkeypatch.setattr(command, "AT_ONCE", 20)
     world = limner.load("scenes", images=60)
     model = limner.train(world).save(tmp_path / "m.npz")
-    words = ("index", tmp_path / "i", *WORLD, "--system", model, "--json")
+    words = ("index", tmp_path / "i", *WORLD, "--model", model, "--json")
     seen = []
 
     def stops(system, items, **options):
@@ -614,17 +614,17 @@ def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path, monkeypatch)
         (["search", "I", "a", "--bank", "b.npy"], 2, "--bank without --correct"),
         (["search", "I", "a", "--correct", "clss"], 3, "unknown correction 'clss': did you mean 'csls'"),
         (["search", "I", "a", "--correct", "nothing.npz"], 3, "no saved statistics"),
-        (["search", "I", "a", "--system", "nothing"], 3, "unknown system, saved model or file 'nothing'"),
-        (["search", "I", "a", "--system", "json:loads"], 3, "cannot encode"),
+        (["search", "I", "a", "--model", "nothing"], 3, "unknown system, saved model or file 'nothing'"),
+        (["search", "I", "a", "--model", "json:loads"], 3, "cannot encode"),
         (["search", "I", "a", "--approximate"], 3, "there is no approximate index"),
         (["search", "I", "--image", "nothing.png"], 3, "no file"),
-        (["index", "I", "--system", "histograms"], 2, "nothing to add"),
+        (["index", "I", "--model", "histograms"], 2, "nothing to add"),
         (["index", "I", *WORLD, "--replace", "--resume"], 2, "give only one of them"),
         (["index", "I", *WORLD, "--side", "sounds"], 2, "expected images or texts"),
         (["index", "I", *WORLD, "--side", "texts", "--replace"], 3, "text items for an index of images"),
         (["index", "I", "--delete", "nobody"], 3, "not in the index"),
         (["index", "new", *WORLD], 2, "give --embeddings or --system"),
-        (["index", "new", "--items", "I", "--system", "histograms"], 3, "no images in"),
+        (["index", "new", "--items", "I", "--model", "histograms"], 3, "no images in"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(commanded, monkeypatch, tmp_path, words, status, message):
@@ -642,12 +642,12 @@ def test_an_encoder_of_ones_own_encodes_items_and_queries(tmp_path, monkeypatch)
     (tmp_path / "photos").mkdir()
     for colour in ("red", "blue", "green"):
         Image.new("RGB", (8, 8), colour).save(tmp_path / "photos" / f"{colour}.png")
-    words = ("index", tmp_path / "i", "--items", tmp_path / "photos", "--system", "my_encoders:Colour", "--json")
+    words = ("index", tmp_path / "i", "--items", tmp_path / "photos", "--model", "my_encoders:Colour", "--json")
     made = json.loads(run(*words).stdout)
     assert (made["items"], made["kind"], made["system"]) == (3, "image", "my_encoders:Colour")
     Image.new("RGB", (5, 5), (20, 30, 220)).save(tmp_path / "query.png")
     monkeypatch.chdir(tmp_path / "photos")  # paths are kept so that they open from anywhere
-    own = ("--system", "my_encoders:Colour", "--json")
+    own = ("--model", "my_encoders:Colour", "--json")
     found = run("search", tmp_path / "i", "--image", tmp_path / "query.png", "-o", tmp_path / "p.html", *own)
     first = json.loads(found.stdout)["hits"][0]
     assert (first["id"], first["value"]) == ("blue.png", str(tmp_path / "photos" / "blue.png"))

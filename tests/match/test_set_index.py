@@ -641,7 +641,7 @@ def test_texts_are_encoded_by_a_system_with_several_vectors(tmp_path, monkeypatc
     (tmp_path / "own_sets.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "t.csv").write_text("id,text\nx,two red dogs\ny,a cat\nz,a car\n")
-    own = ("--system", "own_sets:Letters")
+    own = ("--model", "own_sets:Letters")
     words = ("index", tmp_path / "i", "--items", tmp_path / "t.csv", *own, "--json")
     made = json.loads(run(*words).stdout)
     assert (made["items"], made["kind"], made["model"], made["vectors"]["most"]) == (3, "text", "own 1", 12)

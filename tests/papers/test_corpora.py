@@ -153,14 +153,21 @@ def test_files_that_are_no_region_descriptions_are_refused(here, content):
     with pytest.raises(LimnerError):
         read_regions("bad.json")
     done = run(
-        "text-only", "captions.csv", "--encoder", "word-vectors", "-E", "file=glove.txt", "--regions", "bad.json"
+        "evaluate",
+        "text-only:captions.csv",
+        "--model",
+        "word-vectors",
+        "-O",
+        "file=glove.txt",
+        "-O",
+        "regions=bad.json",
     )
     assert done.exit_code in (2, 3) and "Traceback" not in done.output
 
 
 def test_the_command_takes_summaries_and_regions(here):
-    words = ("text-only", "captions.csv", "--encoder", "word-vectors", "-E", "file=glove.txt", "--json")
-    done = run(*words, "--corpus", "summary", "--summariser-option", "sentences=2")
+    words = ("evaluate", "text-only:captions.csv", "--model", "word-vectors", "-O", "file=glove.txt", "--json")
+    done = run(*words, "-O", "corpus=summary", "-O", "summariser=extractive(sentences=2)")
     assert done.exit_code == 0, done.output
     scores, right = text_only(
         here,
@@ -170,11 +177,11 @@ def test_the_command_takes_summaries_and_regions(here):
     )
     told = {r["measure"]: r["value"] for r in json.loads(done.stdout)["results"]}
     assert told["R@1"] == limner.evaluate(scores, right, measures="R@1").results[0].value
-    done = run(*words, "--regions", "regions.json", "--image-data", "image_data.json")
+    done = run(*words, "-O", "regions=regions.json", "-O", "image_data=image_data.json")
     assert json.loads(done.stdout)["results"][0]["queries"] == 2
-    for bad in (("--summariser", "extractive"), ("--image-data", "image_data.json")):
+    for bad in (("-O", "summariser=extractive"), ("-O", "image_data=image_data.json")):
         assert run(*words, *bad).exit_code == 2
-    assert run(*words, "--corpus", "summary", "--summariser", "nosuch").exit_code == 3
+    assert run(*words, "-O", "corpus=summary", "-O", "summariser=nosuch").exit_code == 3
 
 
 # --- antonyms ---------------------------------------------------------------------------------------------------

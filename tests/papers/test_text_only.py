@@ -33,8 +33,17 @@ def here(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("corpus", ["mean", "joined"])
 def test_the_command_gives_what_python_gives(here, corpus):
-    words = ("text-only", "captions.csv", "--encoder", "word-vectors", "-E", "file=glove.txt", "--corpus", corpus)
-    done = run(*words, "--query", "1", "--measures", "R@1 MRR", "--cache", "kept", "--json")
+    words = (
+        "evaluate",
+        "text-only:captions.csv",
+        "--model",
+        "word-vectors",
+        "-O",
+        "file=glove.txt",
+        "-O",
+        f"corpus={corpus}",
+    )
+    done = run(*words, "-O", "query=1", "--measures", "R@1 MRR", "--cache", "kept", "--json")
     assert done.exit_code == 0, done.output
     scores, right = text_only(here, encoder("word-vectors", file="glove.txt"), query=1, corpus=corpus)
     expected = limner.evaluate(scores, right, measures="R@1 MRR")
@@ -43,8 +52,8 @@ def test_the_command_gives_what_python_gives(here, corpus):
 
 
 def test_each_caption_asks_in_turn_and_sorted_captions_are_told(here):
-    words = ("text-only", "captions.csv", "--encoder", "word-vectors", "-E", "file=glove.txt")
-    done = run(*words, "--query", "each", "--json")
+    words = ("evaluate", "text-only:captions.csv", "--model", "word-vectors", "-O", "file=glove.txt")
+    done = run(*words, "-O", "query=each", "--json")
     assert [told["query"] for told in json.loads(done.stdout)["captions"]] == [0, 1, 2]
     assert words_by_number(here) == [12, 5, 1]
     shown = run(*words).stdout
@@ -53,8 +62,8 @@ def test_each_caption_asks_in_turn_and_sorted_captions_are_told(here):
 
 
 def test_wrong_words(here):
-    words = ("text-only", "captions.csv", "--encoder", "word-vectors", "-E", "file=glove.txt")
-    assert run(*words, "--query", "first").exit_code == 2
-    assert run(*words, "--query", "7").exit_code == 3
-    assert run(*words, "--query", "each", "-o", "r.json").exit_code == 2
-    assert run(*words, "--corpus", "sum").exit_code == 3
+    words = ("evaluate", "text-only:captions.csv", "--model", "word-vectors", "-O", "file=glove.txt")
+    assert run(*words, "-O", "query=first").exit_code == 2
+    assert run(*words, "-O", "query=7").exit_code == 3
+    assert run(*words, "-O", "query=each", "-o", "r.json").exit_code == 2
+    assert run(*words, "-O", "corpus=sum").exit_code == 3

@@ -106,6 +106,6 @@ def test_names_and_options_at_the_shell(tmp_path):
         (["variant=Tri5Sem"], "give corpus="),
         (["variant=NN", "rank=5"], "nearest neighbours do not decompose kernels"),
     ):
-        asked = [part for word in words for part in ("-s", word)]
+        asked = [part for word in words for part in ("-O", word)]
         done = CliRunner().invoke(app, [*shell[1:], *asked])
         assert done.exit_code in (2, 3) and said in " ".join(done.stderr.split()), done.stderr

@@ -254,11 +254,11 @@ def test_options_in_a_model_fit_the_registered_encoder(saved, tmp_path, options,
 @pytest.mark.parametrize(
     "words",
     [
-        ("evaluate", "scenes", "-O", "images=20", "--system", "MODEL"),
-        ("explain", "failures", "scenes", "-O", "images=20", "--system", "MODEL"),
-        ("encode", "texts.txt", "--encoder", "MODEL", "-o", "out.npy"),
-        ("index", "an.index", "scenes", "-O", "images=20", "--system", "MODEL"),
-        ("annotate", "pool", "work.db", "scenes", "-O", "images=20", "--system", "MODEL"),
+        ("evaluate", "scenes", "-O", "images=20", "--model", "MODEL"),
+        ("explain", "failures", "scenes", "-O", "images=20", "--model", "MODEL"),
+        ("encode", "texts.txt", "--model", "MODEL", "-o", "out.npy"),
+        ("index", "an.index", "scenes", "-O", "images=20", "--model", "MODEL"),
+        ("annotate", "pool", "work.db", "scenes", "-O", "images=20", "--model", "MODEL"),
     ],
     ids=lambda words: words[0],
 )
@@ -379,7 +379,7 @@ def test_a_system_named_by_an_index(tmp_path, mark):
     refused(shell("index", tmp_path / "i", "scenes", "-O", "images=10"))
     assert not mark()
     assert shell("search", tmp_path / "i", "a dog", "--trust").exit_code == 0
-    assert shell("search", tmp_path / "i", "a dog", "--system", "stranger:Encoder").exit_code == 0
+    assert shell("search", tmp_path / "i", "a dog", "--model", "stranger:Encoder").exit_code == 0
 
 
 def test_a_model_kept_inside_an_index(saved, tmp_path, mark):

@@ -52,7 +52,7 @@ EXPLAIN = ("explain", "failures", "captions.csv", "--images", "I.npy", "--texts"
         ("dataset_x.json", ("data", "describe", "karpathy:dataset_x.json")),
         ("captions_x.json", ("data", "describe", "coco:captions_x.json")),
         ("a.json", ("evaluate", "captions.csv", "--run", "a.json", "--measures", "R@1")),
-        ("m/config.json", ("evaluate", "captions.csv", "--system", "m")),
+        ("m/config.json", ("evaluate", "captions.csv", "--model", "m")),
         ("a.jsonl", ("annotate", "import", "none.db", "a.jsonl")),
         ("objects.json", EXPLAIN),
     ],
@@ -128,11 +128,11 @@ NESTS = {"list": "[" * 900 + "]" * 900, "deep": DEEP, "object": NESTED, "huge": 
     "words",
     [
         ("data", "describe", "scenes", "-O", "images=NEST"),
-        ("train", "histograms", *FEW, "-o", "m", "--set", "dimensions=NEST"),
-        ("evaluate", *FEW, "--system", "histograms(dimensions=NEST)"),
-        ("evaluate", *FEW, "--system", "histograms(descriptions=NEST)"),
-        ("evaluate", *FEW, "--system", "histograms", "--correct", "csls(k=NEST)"),
-        ("encode", "photos", "--encoder", "histograms(names=NEST)", "-o", "v.npy"),
+        ("train", "histograms", *FEW, "-o", "m", "-O", "dimensions=NEST"),
+        ("evaluate", *FEW, "--model", "histograms(dimensions=NEST)"),
+        ("evaluate", *FEW, "--model", "histograms(descriptions=NEST)"),
+        ("evaluate", *FEW, "--model", "histograms", "--correct", "csls(k=NEST)"),
+        ("encode", "photos", "--model", "histograms(names=NEST)", "-o", "v.npy"),
     ],
 )
 def test_options_that_do_harm(folder, text, words):
@@ -142,7 +142,7 @@ def test_options_that_do_harm(folder, text, words):
 @pytest.mark.parametrize("depth", [50, 2_000])
 def test_names_of_names_of_names(folder, depth):
     nest = "aligned(images=" * depth + "histograms" + ", texts=minilm)" * depth
-    refused(shell("evaluate", "scenes", "-O", "images=10", "--system", nest))
+    refused(shell("evaluate", "scenes", "-O", "images=10", "--model", nest))
 
 
 def test_a_folder_with_a_nested_description_is_no_model_whose_files_are_replaced(folder):
@@ -202,7 +202,7 @@ def test_parquet_embeddings_of_other_types(folder, column):
 def test_ids_that_are_not_utf8(folder):
     (folder / "I.ids.txt").write_bytes(b"caf\xe9\nb\nc\nd\ne\nf\n")
     refused(shell(*EMBEDDINGS), "I.ids.txt", "not UTF-8", "byte 0xe9 at 3")
-    refused(shell(*EMBEDDINGS, "--image-ids", "I.ids.txt"), "I.ids.txt", "not UTF-8")
+    refused(shell(*EMBEDDINGS, "--ids", "I.ids.txt"), "I.ids.txt", "not UTF-8")
     (folder / "a.run").write_bytes(b"caf\xe9 Q0 t 1 0.5 x\n")
     refused(shell("evaluate", "a.qrels", "--run", "a.run", "--measures", "R@1"), "a.run, line 1", "not UTF-8")
 
@@ -220,7 +220,7 @@ def test_a_folder_with_file_names_that_are_not_utf8(folder):
     photos = folder / "photos"
     photos.mkdir()
     Path(os.fsdecode(os.fsencode(photos) + b"/caf\xe9.png")).write_bytes(b"x")
-    refused(shell("encode", "photos", "--encoder", "histograms:x", "-o", "o.npy"), r"caf\udce9.png", "rename")
+    refused(shell("encode", "photos", "--model", "histograms:x", "-o", "o.npy"), r"caf\udce9.png", "rename")
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (6, 0), (0, 0), (0,), (3,), ()])
@@ -228,9 +228,9 @@ def test_empty_embeddings_are_refused(folder, shape):
     np.save("I.npy", np.ones(shape, np.float32))
     refused(shell(*EMBEDDINGS), "I.npy")
     np.save("T.npy", np.ones(shape, np.float32))
-    words = ("evaluate", "--per-image", "1", "--images", "I.npy", "--texts", "T.npy", "--measures", "R@1")
+    words = ("evaluate", "per-image:1", "--images", "I.npy", "--texts", "T.npy", "--measures", "R@1")
     refused(shell(*words), ".npy")
-    refused(shell("evaluate", "--per-image", "1", "--scores", "I.npy", "--measures", "R@1"), "I.npy")
+    refused(shell("evaluate", "per-image:1", "--scores", "I.npy", "--measures", "R@1"), "I.npy")
 
 
 def test_a_header_of_many_columns_is_read_in_time(folder):
@@ -273,19 +273,19 @@ def test_an_encoding_that_is_none(folder, encoding):
         (("data", "describe", "captions.csv", "-O", 'columns={"image": 3}'), "expected str"),
         (("data", "describe", "captions.csv", "-O", "columns=[1]"), "expected dict or nothing"),
         (("data", "describe", ":::"), "unknown data set ':::'"),
-        (("evaluate", ":::", "--system", "colours"), "unknown data set ':::'"),
-        (("evaluate", "captions.csv", "--system", ":::"), "unknown system ':::'"),
+        (("evaluate", ":::", "--model", "colours"), "unknown data set ':::'"),
+        (("evaluate", "captions.csv", "--model", ":::"), "unknown system ':::'"),
         (("train", ":::", "captions.csv", "-o", "m"), "unknown system ':::'"),
-        (("encode", "captions.csv", "--encoder", ":::", "-o", "o.npy"), "unknown encoder ':::'"),
+        (("encode", "captions.csv", "--model", ":::", "-o", "o.npy"), "unknown encoder ':::'"),
         ((*EMBEDDINGS[:-1], "R@99999999999999999999"), "R@9999"),
         ((*EMBEDDINGS[:-1], "R@" + "9" * 5000), "R@9999"),
         (
-            ("train", "histograms", "captions.csv", "-s", "dimensions=abc", "-o", "m"),
+            ("train", "histograms", "captions.csv", "-O", "dimensions=abc", "-o", "m"),
             "dimensions='abc' is str: expected int",
         ),
-        (("train", "kcca", "captions.csv", "-s", 'kappas=["a"]', "-o", "m"), "expected float"),
+        (("train", "kcca", "captions.csv", "-O", 'kappas=["a"]', "-o", "m"), "expected float"),
         (
-            ("encode", "captions.csv", "--encoder", "minilm", "-O", "tokens_per_batch=many", "-o", "o.npy"),
+            ("encode", "captions.csv", "--model", "minilm", "-O", "tokens_per_batch=many", "-o", "o.npy"),
             "expected int",
         ),
     ],
@@ -305,7 +305,7 @@ def test_damaged_weights(folder, damage, ending):
     (folder / f"w{ending}").write_bytes(damage)
     (folder / "photos").mkdir()
     limner.load("scenes", images=1).images.open(0).save(folder / "photos" / "a.png")
-    words = ("encode", "photos", "--encoder", "efficientnet-lite", "-O", f"weights=w{ending}", "-o", "o.npy")
+    words = ("encode", "photos", "--model", "efficientnet-lite", "-O", f"weights=w{ending}", "-o", "o.npy")
     refused(shell(*words), f"w{ending}")
 
 
@@ -392,7 +392,7 @@ def test_a_run_whose_table_would_not_fit(folder):
 @pytest.fixture
 def store(folder):
     pytest.importorskip("sqlalchemy")
-    done = shell("annotate", "pool", "work.db", "scenes", "-O", "images=20", "--system", "colours")
+    done = shell("annotate", "pool", "work.db", "scenes", "-O", "images=20", "--model", "colours")
     assert done.exit_code == 0, done.output
     assert shell("annotate", "tasks", "work.db", "--negatives", "0").exit_code == 0
     with sqlite3.connect("work.db") as held:

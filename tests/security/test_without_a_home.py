@@ -73,7 +73,7 @@ def as_nobody(interpreter):
 
 
 def test_the_demos_story(as_nobody):
-    done = as_nobody("-m", "limner", "demo", "--images", "25", "-o", "story")
+    done = as_nobody("-m", "limner", "demo", "-O", "images=25", "-o", "story")
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if not PROGRESS.match(line)] == []
     assert "Where to look" in done.stdout
@@ -86,7 +86,7 @@ def test_the_demos_story(as_nobody):
 @pytest.mark.parametrize(
     "words",
     [
-        ("evaluate", "scenes", "-O", "images=40", "--system", "histograms", "--correct", "csls", "-o", "r.json"),
+        ("evaluate", "scenes", "-O", "images=40", "--model", "histograms", "--correct", "csls", "-o", "r.json"),
         ("explain", "attack", "scenes", "-O", "images=20", "-o", "edits.csv"),
         ("data", "convert", "scenes", "world", "--to", "folder", "-O", "images=6"),
         ("train", "kcca", "scenes", "-O", "images=40", "-o", "model"),

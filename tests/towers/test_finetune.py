@@ -241,11 +241,11 @@ def test_from_the_shell(tmp_path, world, folder):
     from limner.datasets import write
 
     write(world, tmp_path / "pairs")
-    out, words = str(tmp_path / "m"), ["-s", "mode=head", "-s", "epochs=1", "-s", f"device={DEVICE}"]
-    command = ["train", "finetune", str(tmp_path / "pairs"), "-o", out, "-s", f"encoder=clip(model={folder})", *words]
+    out, words = str(tmp_path / "m"), ["-O", "mode=head", "-O", "epochs=1", "-O", f"device={DEVICE}"]
+    command = ["train", "finetune", str(tmp_path / "pairs"), "-o", out, "-O", f"encoder=clip(model={folder})", *words]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
-    done = CliRunner().invoke(app, ["evaluate", str(tmp_path / "pairs"), "--system", out])
+    done = CliRunner().invoke(app, ["evaluate", str(tmp_path / "pairs"), "--model", out])
     assert done.exit_code == 0 and "R@1" in done.stdout, done.output
-    done = CliRunner().invoke(app, ["train", "finetune", "scenes", "-o", str(tmp_path / "n"), "-s", "mode=head"])
+    done = CliRunner().invoke(app, ["train", "finetune", "scenes", "-o", str(tmp_path / "n"), "-O", "mode=head"])
     assert done.exit_code == 3 and "needs a pretrained model" in done.output

@@ -145,11 +145,11 @@ def test_at_the_shell(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     sizes = [f"-s{name}={value}" for name, value in SIZES.items() if name != "tensorboard"]
-    train = ["train", "towers", "scenes", "-O", "images=30", "-s", "epochs=1", *sizes]
-    first = CliRunner().invoke(app, [*train, "-o", "first", "-s", f"features={NAME}"])
+    train = ["train", "towers", "scenes", "-O", "images=30", "-O", "epochs=1", *sizes]
+    first = CliRunner().invoke(app, [*train, "-o", "first", "-O", f"features={NAME}"])
     assert first.exit_code == 0, first.output
     result = CliRunner().invoke(
-        app, [*train, "-o", "second", "-s", "init_from=first", "-s", "unfreeze=true", "--trust"]
+        app, [*train, "-o", "second", "-O", "init_from=first", "-O", "unfreeze=true", "--trust"]
     )
     assert result.exit_code == 0, result.output
     assert TowersModel.load(tmp_path / "second", trust=True).settings["inputs"]["unfreeze"] is True

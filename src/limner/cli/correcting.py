@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Correct = Annotated[
     str | None,
     word(
-        "Correct hubs: a name of 'limner list corrections', 'nnn(k=8)', module:class, or saved statistics FILE.npz.",
+        "Correct hubs: 'limner list corrections', module:class, statistics FILE.npz. -O tune=dev chooses options.",
         "--correct",
         metavar="HOW",
     ),
@@ -29,20 +29,18 @@ Correct = Annotated[
 Bank = Annotated[
     list[Path] | None,
     word(
-        "Query bank of the correction: vectors of other images and of other texts (two files), or saved statistics.",
+        "Its query bank: vectors of images and of texts (two files), or statistics.",
         "--bank",
         metavar="FILE",
     ),
 ]
-Tune = Annotated[str | None, word("Choose the correction's options on this split, e.g. dev.", metavar="SPLIT")]
 
 
 def corrected(
     source: object,
     how: str | None,
-    tune: str | None,
-    dev: Dev,
     *,
+    dev: Dev,
     bank: list[Path] | None = None,
     keep: Sequence[Path] = (),
     trust: bool = False,
@@ -52,7 +50,6 @@ def corrected(
     Args:
         source: The scores.
         how: The value of --correct.
-        tune: The value of --tune.
         dev: Returns the scores and the collection of a split.
         bank: The files given with --bank.
         keep: Files to write the statistics of the bank to.
@@ -62,15 +59,15 @@ def corrected(
     from limner.scores.correction import CORRECTIONS
 
     if how is None:
-        named = [name for name, given in (("--tune", tune), ("--bank", bank), ("-o FILE.npz", keep)) if given]
+        named = [name for name, given in (("--bank", bank), ("-o FILE.npz", keep)) if given]
         raise typer.BadParameter(f"{', '.join(named)} without a correction: name one with --correct")
     if not isinstance(source, Scores):
         raise LimnerError(
-            "--correct needs scores: give --images with --texts, --scores or --system; a run has no scores to correct"
+            "--correct needs scores: give --images with --texts, --scores or --model; a run has no scores to correct"
         )
     name, options = CORRECTIONS.parsed(how)
-    if tune is not None:
-        options = _tuned(name, options, tune, dev)
+    if "tune" in options:
+        options = _tuned(name, options, str(options.pop("tune")), dev)
     made: Any = source.correct(name, bank=_bank(bank), trust=trust, **options)
     for file in keep:
         with progress(f"gathering statistics for {name}", "queries") as told:

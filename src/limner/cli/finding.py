@@ -13,6 +13,7 @@ from typing import Any
 import typer
 
 from limner.cli import commands
+from limner.cli.attached_options import attached
 
 GROUPS = {
     "Start": ("demo", "data", "list"),
@@ -68,6 +69,9 @@ def _built(name: str) -> object:
 def _lay_out(command: Any) -> None:
     """Sets the help of a command and of its subcommands for a terminal."""
     command.help = laid_out(command.help or "")
+    if any("-O" in getattr(param, "opts", ()) for param in getattr(command, "params", ())):
+        parse_args = command.parse_args
+        command.parse_args = lambda context, words: parse_args(context, attached(list(words), command))
     for each in getattr(command, "commands", {}).values():
         _lay_out(each)
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from limner.systems.system_spec import OpenSystem, SystemSpec
 
 SYSTEM = (
-    "a saved model, a name of 'limner list systems' (trained now), an encoder such as 'clip(model=DIR)', an index, a "
-    "matrix of scores, or module:thing."
+    "a saved model, a system or encoder of 'limner list', such as 'clip(model=DIR)', an index, a matrix of scores, or "
+    "module:thing."
 )
 LISTED_IMAGES = 20
 """Images that do not open and are listed in a warning."""
@@ -56,23 +56,21 @@ def _is_encoder(name: str) -> bool:
 
 def system_word(about: str, **settings: Any) -> Any:
     """An option that names a system, which must be known."""
-    return word(about, callback=known_systems, **settings)
+    return word(about, "--model", callback=known_systems, **settings)
+
+
+IdFiles = Annotated[
+    list[Path] | None,
+    word("Ids of rows, one per line: of the images, then of the texts. Repeatable.", "--ids", metavar="FILE"),
+]
 
 
 Features = Annotated[
     str | None,
     word(
-        "Vectors of these images, for a model that was trained on a file of features.",
+        "Vectors of the images, for a model that was trained on a file of features.",
         metavar="FILE",
-        show_default="those that the model was trained on",
-    ),
-]
-TrainOn = Annotated[
-    str | None,
-    word(
-        "The COLLECTION on which a name of 'limner list systems' is trained.",
-        metavar="COLLECTION",
-        show_default="scenes, if the queries are of scenes",
+        show_default=False,
     ),
 ]
 
@@ -83,42 +81,41 @@ class SystemOptions:
 
     images: Path | None = None
     texts: Path | None = None
-    image_ids: Path | None = None
-    text_ids: Path | None = None
+    ids: Sequence[Path] = ()
     scores: Path | None = None
-    runs: Sequence[Path] = ()
+    runs: Sequence[str] = ()
     system: str | None = None
     trust: bool = False
     features: str | None = None
-    encoder: str | None = None
     cache: Path | None = None
 
     @property
     def kind(self) -> str:
-        """The kind of input, one of five; missing, multiple and incomplete inputs are refused."""
+        """The kind of input, one of four; missing, multiple and incomplete inputs are refused."""
         if (self.images is None) != (self.texts is None):
             raise typer.BadParameter("--images and --texts belong together: give the embeddings of both")
         kinds = {"embeddings": self.images, "matrix": self.scores, "runs": self.runs, "system": self.system}
-        kinds["encoder"] = self.encoder
         named = [kind for kind, value in kinds.items() if value]
         if len(named) != 1:
             raise typer.BadParameter(
                 f"got {' and '.join(named) or 'no system'} to evaluate: give one of --images with --texts, --scores, "
-                "--run, --system, --encoder"
+                "--run, --model"
             )
         if self.features is not None and named[0] != "system":
-            raise typer.BadParameter("--features is only for a --system that was trained on a file of features")
-        if self.cache is not None and named[0] != "encoder":
-            raise typer.BadParameter("--cache is only for --encoder: other inputs are not encoded")
-        if named[0] in ("runs", "system", "encoder") and (self.image_ids or self.text_ids):
-            raise typer.BadParameter("--image-ids and --text-ids are for --images with --texts, and for --scores")
+            raise typer.BadParameter("--features is only for a --model that was trained on a file of features")
+        if self.cache is not None and named[0] != "system":
+            raise typer.BadParameter("--cache is only for --model: other inputs are not encoded")
+        if named[0] in ("runs", "system") and self.ids:
+            raise typer.BadParameter("--ids is for --images with --texts, and for --scores")
+        if len(self.ids) > 2:
+            raise typer.BadParameter(f"got {len(self.ids)} files of --ids: expected those of images and of texts")
         return named[0]
 
     @property
     def label(self) -> str:
         """The default name of the system: its name, or that of its file."""
-        file = self.scores or (self.runs[0] if self.runs else self.images)
-        return self.encoder or self.system or Path(str(file)).stem
+        file = self.scores or (directed(self.runs)[0][0] if self.runs else self.images)
+        return self.system or Path(str(file)).stem
 
     def spec(self, directions: Sequence[str] = ()) -> SystemSpec:
         """The system, not open yet.
@@ -132,15 +129,15 @@ class SystemOptions:
         kind = self.kind
         if directions and kind != "runs":
             raise typer.BadParameter("--direction is only for a --run: scores are always images by texts here")
+        image_ids, text_ids = (*self.ids, None, None)[:2]
         if kind == "embeddings":
-            return find_system(EmbeddingFiles(str(self.images), str(self.texts), self.image_ids, self.text_ids))
+            return find_system(EmbeddingFiles(str(self.images), str(self.texts), image_ids, text_ids))
         if kind == "matrix":
-            return find_system(ScoreFile(Path(str(self.scores)), self.image_ids, self.text_ids))
+            return find_system(ScoreFile(Path(str(self.scores)), image_ids, text_ids))
         if kind == "runs":
-            return find_system(RunFiles(self.runs, directions))
-        if kind == "encoder":
-            return find_system(self.encoder, trust=self.trust, cache=self.cache, encoder=True)
-        return find_system(self.system, trust=self.trust)
+            files, named = directed(self.runs)
+            return find_system(RunFiles(files, directions or named))
+        return find_system(self.system, trust=self.trust, cache=self.cache)
 
     def open(self, collection: Collection, split: str | None, directions: Sequence[str] = ()) -> OpenSystem:
         """The system on the items it may be evaluated on, with progress on the terminal."""
@@ -158,9 +155,22 @@ class SystemOptions:
     def collection_in_order(self, per_image: int) -> Collection:
         """The collection of files with n images and `per_image` texts of each in the same order."""
         if self.kind not in ("embeddings", "matrix"):
-            raise typer.BadParameter("--per-image is for --images with --texts, and for --scores")
+            raise typer.BadParameter("per-image is for --images with --texts, and for --scores")
         collection: Collection = self.spec().origin.collection(per_image)
         return collection
+
+
+def directed(runs: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """The files of runs, and their directions where they are named.
+
+    >>> directed(["i2t=a.run", "t2i=b.run"])
+    ([PosixPath('a.run'), PosixPath('b.run')], ['i2t', 't2i'])
+    """
+    named = [run.partition("=") if run[:4] in ("i2t=", "t2i=") else ("", "", run) for run in runs]
+    directions = [direction for direction, _, _ in named if direction]
+    if directions and len(directions) < len(runs):
+        raise typer.BadParameter("--run names the direction of some runs: name it for all, as in --run i2t=FILE")
+    return [Path(file) for _, _, file in named], directions
 
 
 def as_features(words: str | None) -> Path | str | None:
@@ -214,10 +224,10 @@ def training_parts(spec: SystemSpec, source: str, train_on: str | None, evaluate
 
     if not spec.is_trained_now:
         if train_on is not None:
-            raise LimnerError(f"--train-on with {spec.name}, which is not trained now: leave it out")
+            raise LimnerError(f"-O train_on with {spec.name}, which is not trained now: leave it out")
         return Division(evaluated, None, evaluated)
     if train_on is None and source != "scenes":
-        raise LimnerError(f"{spec.name} is trained now: give --train-on COLLECTION, or a model that is trained")
+        raise LimnerError(f"{spec.name} is trained now: give -O train_on=COLLECTION, or a model that is trained")
     whole = load(train_on or source, None)
     return Division(whole, whole.train if "train" in whole.splits else whole, evaluated)
 

@@ -88,9 +88,9 @@ def chosen_options(context: typer.Context) -> list[str]:
     return [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
 
 
-def cache_word(about: str, show_default: str | bool = "none") -> Any:
+def cache_word(about: str, show_default: str | bool = "none", **more: Any) -> Any:
     """An option that names a cache folder."""
-    return word(about, metavar="DIR", show_default=show_default, callback=writable_cache)
+    return word(about, metavar="DIR", show_default=show_default, callback=writable_cache, **more)
 
 
 def flag(name: str, about: str) -> object:
@@ -99,24 +99,25 @@ def flag(name: str, about: str) -> object:
 
 
 Json = Annotated[bool, flag("--json", "Print only JSON on stdout.")]
-Split = Annotated[
-    str | None, word("Part of the collection; 'all' for everything.", show_default="test, if there is one")
-]
+Split = Annotated[str | None, word("Part of the collection, or all; the test split if there is one.")]
 Loading = Annotated[
     list[str] | None,
-    word("Option of the loader: -O images=DIR. Repeatable.", "--option", "-O", metavar="NAME=VALUE"),
+    word(
+        "Option of what is named just before: COLLECTION -O images=DIR. Repeatable.",
+        "--option",
+        "-O",
+        metavar="NAME=VALUE",
+    ),
 ]
 
 
-Trust = Annotated[
-    bool, flag("--trust", "Allow a file to run code that it names (module:thing); only for files you trust.")
-]
+Trust = Annotated[bool, flag("--trust", "Allow files to run code that they name (module:thing).")]
 
 
 Address = Annotated[
     str | None,
     word(
-        "Compute on a Ray cluster: auto, local, host:port, ray://host:port.",
+        "Compute on Ray: auto, local, host:port, ray://host:port.",
         "--cluster",
         metavar="ADDRESS",
         callback=installed_cluster,
@@ -148,6 +149,24 @@ def loading(words: list[str] | None) -> dict[str, Any]:
         return options(words or (), what="--option")
     except LimnerError as error:
         raise typer.BadParameter(str(error)) from error
+
+
+def number(options: dict[str, Any], name: str, default: float) -> Any:
+    """A number among parsed options.
+
+    >>> number({"seed": 3}, "seed", 0), number({}, "weight", 0.5)
+    (3, 0.5)
+    """
+    value = options.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int if isinstance(default, int) else (int, float)):
+        raise typer.BadParameter(f"-O {name}={value}: expected a number such as {default}")
+    return value
+
+
+def own_options(words: list[str] | None, names: tuple[str, ...]) -> tuple[dict[str, Any], list[str]]:
+    """The -O options with these names, parsed, and the others, which are those of the loader."""
+    own = [each for each in words or [] if each.partition("=")[0].strip() in names]
+    return loading(own), [each for each in words or [] if each not in own]
 
 
 def load(spec: str, words: list[str] | None, **options: Any) -> Collection:

@@ -83,7 +83,7 @@ def several(
     from limner.systems.system_files import RunFiles, ScoreFile
 
     if not names and not scores and not runs:
-        raise typer.BadParameter("no system: give --system, --scores NAME=FILE or --run NAME=FILE")
+        raise typer.BadParameter("no system: give --model, --scores NAME=FILE or --run NAME=FILE")
     specs = {Path(name).stem: find_system(name, trust=trust) for name in names}
     specs |= {name: find_system(ScoreFile(file)) for name, file in _named(scores)}
     files: dict[str, list[Path]] = {}

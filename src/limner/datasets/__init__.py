@@ -143,7 +143,7 @@ def _unrecognised(path: Path) -> str:
     if has_images(path):
         return (
             f"{path} is a folder of images without captions: put captions.csv with the columns image and caption into "
-            f"it; or search the images alone with 'limner index {path.name}.index --items {path} --system ENCODER' and "
+            f"it; or search the images alone with 'limner index {path.name}.index --items {path} --model ENCODER' and "
             f"then 'limner serve --index {path.name}.index', where the encoder 'clip(model=DIR)' finds images by text, "
             "and 'efficientnet-lite' images like an image (see 'limner list encoders')"
         )

@@ -317,7 +317,7 @@ def _encode(system: object, kind: str) -> Callable[..., object]:
     if hasattr(system, "encode_sets"):
         raise LimnerError(
             f"{name} returns several vectors per item, but one is needed: use its encode_sets(items), or 'limner "
-            "evaluate --encoder' and 'limner index --system' at the shell"
+            "evaluate --model' and 'limner index --model' at the shell"
         )
     raise LimnerError(
         f"{name} cannot encode: expected a function of a list, an object with encode(items), or with encode_images "

@@ -49,7 +49,7 @@ def clusters_of(
         if 0 < count < len(queries) <= CAPTIONS * count:
             return clusters, [
                 f"queries with {shared} count as one cluster: {len(queries):,} queries, {count:,} clusters; pass "
-                "groups (--groups FILE) if others belong together"
+                "groups (-O groups=FILE) if others belong together"
             ]
     return None, [ALONE]
 

@@ -20,7 +20,7 @@ from limner.stats import PairedTest
 DIRECTIONS = {"i2t": "image -> text", "t2i": "text -> image", "both": "both directions", "run": "query -> candidate"}
 ALONE = (
     "queries count as independent: if some belong together, such as captions of one image, pass groups "
-    "(--groups FILE), or intervals are too narrow and p-values too small"
+    "(-O groups=FILE), or intervals are too narrow and p-values too small"
 )
 LEAST = 20
 """With fewer queries or clusters there is no interval of a median, a mean rank or another unbounded statistic."""

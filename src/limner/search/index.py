@@ -308,7 +308,7 @@ class Index:
         if self.system is None:
             raise LimnerError(
                 f"a {queries.kind} query needs an encoder, and the index has none: give vectors, or a system "
-                "(open_index(path, system=...), --system)"
+                "(open_index(path, system=...), --model)"
             )
         self.refuse_other(self.system)
         return queries, self._checked(encoded_queries(self.system, queries, sets=self.about.has_sets))

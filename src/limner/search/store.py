@@ -331,7 +331,7 @@ def _missing(where: str) -> str:
 
     folder = Path(where.removeprefix("file://"))
     if _is_local(where) and has_images(folder):
-        made = f"limner index {folder.name}.index --items {folder} --system ENCODER"
+        made = f"limner index {folder.name}.index --items {folder} --model ENCODER"
         return f"no index at {where}, but images: make an index of them with '{made}', and search that"
     return f"no index at {where}: make one with 'limner index {where} ...'"
 

@@ -75,8 +75,8 @@ def find_system(
     spec = replace(_spec(source, trust, from_user, cache, encoder_first=encoder), cache=cache)
     if encoder and spec.kind not in (ENCODER, MODEL) and not str(spec.origin).startswith("aligned"):
         raise LimnerError(
-            f"--encoder {source}: expected an encoder of 'limner list encoders', such as 'clip(model=DIR)', or a saved "
-            "model; a system that is trained now is given with --system"
+            f"{source}: expected an encoder of 'limner list encoders', such as 'clip(model=DIR)', or a saved "
+            "model; not a system that is trained now"
         )
     if cache is not None and spec.kind == MODEL:
         raise LimnerError(f"--cache with {source}, a saved model: only vectors of encoders are cached; leave it out")
@@ -253,7 +253,7 @@ def model_of_index(index: Index, name: str | None, folder: Path | None, *, trust
     builder = about.made_by or getattr(model, "name", about.system)
     if is_own_name and name != builder:
         raise LimnerError(
-            f"the index was made with {builder!r}, not with {name!r}: leave out --system, or make a separate index"
+            f"the index was made with {builder!r}, not with {name!r}: leave out --model, or make a separate index"
         )
     index.refuse_other(model, name or about.system)
     return model

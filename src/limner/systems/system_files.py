@@ -194,7 +194,7 @@ def _refuse_arbitrary_order(files: Sequence[str], part: Collection) -> None:
         raise LimnerError(
             f"{' and '.join(files)} without ids for {part.name!r}, a file of judgements, whose order "
             f"is arbitrary: evaluate the COLLECTION of these rows, with --judgements FILE; or name rows and "
-            "columns with --image-ids and --text-ids"
+            "columns with --ids FILE --ids FILE"
         )
 
 
@@ -261,13 +261,13 @@ def _refuse_shape(
     """Refuses a matrix without ids that fits neither the evaluated part nor the whole collection."""
     if shape in (part, collection):
         return
-    hint = "choose another --split, or name rows and columns with --image-ids and --text-ids"
+    hint = "choose another --split, or name rows and columns with --ids FILE --ids FILE"
     if shape[::-1] in (part, collection):
         hint = "it looks transposed; save matrix.T"
     elif shape in ((part[0], part[0]), (collection[0], collection[0])):
         hint = (
             "if it has one caption of each image, such as the judged captions of Flickr8k (number 2), load these alone "
-            "with -O captions=[2], or name the columns with --text-ids"
+            "with -O captions=[2], or name rows and columns with --ids FILE --ids FILE"
         )
     raise LimnerError(f"{file} is a matrix of {shape}, expected {part}, images by texts of {name!r}: {hint}")
 
@@ -297,7 +297,7 @@ def _unclear_direction(run: Ranking, part: Collection, direction: str | None, *,
     if is_ambiguous:
         return (
             f"its queries ({queries}) could be images or texts of {part.name!r}, which share ids: say which they are "
-            "with --direction i2t (images) or t2i (texts)"
+            "with --run i2t=FILE (images) or --run t2i=FILE (texts), or --direction"
         )
     mismatch = {
         "i2t": "are not images and texts",

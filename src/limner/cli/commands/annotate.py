@@ -69,18 +69,18 @@ def pool(
     comparison of the two systems most.
 
     Examples:
-      $ limner annotate pool work.db scenes --system histograms --system colours
-      $ limner annotate pool work.db scenes --system histograms --queries i2t=50 --queries t2i=80
+      $ limner annotate pool work.db scenes --model histograms --model colours
+      $ limner annotate pool work.db scenes --model histograms --queries i2t=50 --queries t2i=80
       $ limner annotate pool work.db captions.csv --scores mine=S.npy --run theirs=t2i.run --bleu 0.25
-      $ limner annotate pool work.db scenes --system histograms --system colours --new-pairs 100
-      $ limner annotate pool work.db scenes --system histograms --system colours --new-pairs 100 --strategy narrow
-      $ limner annotate pool work.db scenes --system histograms --system colours --new-pairs 100 --retrain
+      $ limner annotate pool work.db scenes --model histograms --model colours --new-pairs 100
+      $ limner annotate pool work.db scenes --model histograms --model colours --new-pairs 100 --strategy narrow
+      $ limner annotate pool work.db scenes --model histograms --model colours --new-pairs 100 --retrain
     """
     whole = load(collection, option)
     systems, held = several(system or [], scores or [], run or [], whole, split, features=features, trust=trust)
     if retrain and (new_pairs is None or scores or run):
         raise typer.BadParameter(
-            "--retrain only works in a further round (--new-pairs N) with systems that limner trains (--system)"
+            "--retrain only works in a further round (--new-pairs N) with systems that limner trains (--model)"
         )
     if queries and new_pairs is None:
         systems = dict(_subsampled(systems, queries, max(keep, depth), seed))

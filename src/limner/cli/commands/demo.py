@@ -8,34 +8,41 @@ from typing import Annotated
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, flag, out_word, word, writable
+from limner.cli.options import Json, Loading, flag, number, out_word, own_options, writable
+from limner.core.errors import UnknownName
 
 
 def demo(
     out: Annotated[Path, out_word("Output folder.", metavar="DIR", callback=writable)] = Path("limner-demo"),
-    images: Annotated[int, word("Number of images.", metavar="N", min=25)] = 1000,
-    seed: Annotated[int, word("Which world.", metavar="N", min=0)] = 0,
+    option: Loading = None,
     show: Annotated[bool, flag("--open", "Open the report in a browser.")] = False,
     as_json: Json = False,
 ) -> None:
     """Generate a synthetic data set, train two systems, evaluate them, and write the report.
 
-    Everything runs on this machine; nothing is downloaded.
+    Everything runs on this machine; nothing is downloaded. -O images=N is the number of images, -O seed=N the world.
 
     Examples:
       $ limner demo
-      $ limner demo --images 500 -o /tmp/small --open
+      $ limner demo -O images=500 -o /tmp/small --open
     """
     import gc
 
     from limner.cli.story import story
 
+    own, others = own_options(option, ("images", "seed"))
+    if others:
+        raise UnknownName("option of demo", others[0].partition("=")[0], ("images", "seed"))
+    images, seed = number(own, "images", 1000), number(own, "seed", 0)
+    if images < 25 or seed < 0:
+        raise typer.BadParameter(f"-O images={images} -O seed={seed}: expected 25 images or more, and a seed from 0")
+
     gc.set_threshold(100_000, 50, 50)  # the scenes are many small objects that stay: looking through them frees nothing
     told = {}
-    for number, chapter in enumerate(story(out, images=images, seed=seed, stage=progress), start=1):
+    for position, chapter in enumerate(story(out, images=images, seed=seed, stage=progress), start=1):
         told[chapter.title] = chapter.data
         if not as_json:
-            lines = [f"{number}. {chapter.title}", *(f"   {line}" for line in chapter.text.splitlines())]
+            lines = [f"{position}. {chapter.title}", *(f"   {line}" for line in chapter.text.splitlines())]
             answer("\n".join(lines) + "\n", {}, as_json=False)
     if as_json:
         answer("", told, as_json=True)

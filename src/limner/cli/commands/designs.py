@@ -52,7 +52,7 @@ def plan(
     Running the same plan again adds a further draw, based on the answers so far.
 
     Examples:
-      $ limner annotate plan work.db scenes --system histograms --system colours --measure R@1 --half-width 3
+      $ limner annotate plan work.db scenes --model histograms --model colours --measure R@1 --half-width 3
       $ limner annotate plan work.db captions.csv --scores a=A.npy --scores b=B.npy --measure R@5 --budget 300
     """
     from limner.annotate.design import plan as make

@@ -10,7 +10,7 @@ import typer
 
 from limner.cli.console import answer, progress
 from limner.cli.inputs import Features, as_features, known_encoder, tell_unopened
-from limner.cli.options import Json, Trust, cache_word, loading, out_word, refuse_ending, saved, word
+from limner.cli.options import Json, Loading, Trust, cache_word, loading, out_word, refuse_ending, saved, word
 from limner.core.errors import LimnerError
 from limner.core.progress import Progress
 
@@ -30,21 +30,15 @@ def encode(
     ],
     out: Annotated[Path, out_word(f"Write the vectors: {' '.join(ENDINGS)}.")],
     encoder: Annotated[
-        str, word("An encoder of limner.encoders.ENCODERS, a saved model, or module:thing.", callback=known_encoder)
+        str,
+        word(
+            "An encoder of 'limner list encoders', a saved model, or module:thing.", "--model", callback=known_encoder
+        ),
     ],
     side: Annotated[
         str | None, word("For a COLLECTION: images or texts.", "--side", metavar="SIDE", show_default="none")
     ] = None,
-    option: Annotated[
-        list[str] | None,
-        word("Option of the encoder: -O model=DIR. Repeatable.", "--option", "-O", metavar="NAME=VALUE"),
-    ] = None,
-    loader: Annotated[
-        list[str] | None,
-        word(
-            "Option of the loader of a COLLECTION: -L images=DIR. Repeatable.", "--loader", "-L", metavar="NAME=VALUE"
-        ),
-    ] = None,
+    option: Loading = None,
     column: Annotated[
         list[str] | None,
         word("Column name in a table: --column caption=alt. Repeatable.", "--column", metavar="ROLE=NAME"),
@@ -60,20 +54,20 @@ def encode(
     COLLECTION is for an evaluation and needs all of its images.
 
     Examples:
-      $ limner encode photos/ --encoder efficientnet-lite --cache vectors/ -o photos.npy
-      $ limner encode captions.txt --encoder minilm -o captions.npy
-      $ limner encode captions.csv --column caption=alt --encoder minilm -o texts.npy
-      $ limner encode scenes --side texts --encoder word-vectors -O file=glove.txt -o texts.npz
-      $ limner encode photos/ --encoder clip -O model=clip-vit-base-patch32/ -O device=cuda -o photos.parquet
+      $ limner encode photos/ --model efficientnet-lite --cache vectors/ -o photos.npy
+      $ limner encode captions.txt --model minilm -o captions.npy
+      $ limner encode captions.csv --column caption=alt --model minilm -o texts.npy
+      $ limner encode scenes --side texts --model word-vectors -O file=glove.txt -o texts.npz
+      $ limner encode photos/ --model clip -O model=clip-vit-base-patch32/ -O device=cuda -o photos.parquet
     """
     refuse_ending([out], ENDINGS, "file of vectors")
-    items, is_list = _items(source, side, loading(loader), _columns(column))
+    items, is_list = _items(source, side, loading(option), _columns(column))
     if features is not None and items.kind != "image":
         raise LimnerError(f"--features are for images, and these are {items.kind}s: leave them out")
     from limner.encoders.cache import Cached
     from limner.systems.model_features import with_features
 
-    made = with_features(named_encoder(encoder, loading(option), trust=trust), as_features(features))
+    made = with_features(named_encoder(encoder, {}, trust=trust), as_features(features))
 
     work = made if cache is None else Cached(made, cache)
     began = time.perf_counter()

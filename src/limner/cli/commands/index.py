@@ -64,7 +64,7 @@ def index(
     embeddings: VectorFile = None,
     ids: Annotated[Path | None, word("Ids of the vectors, one per line.", metavar="FILE")] = None,
     system: Annotated[
-        str | None, word("Or their encoder: a saved model, a name of 'limner list systems', module:thing.")
+        str | None, word("Or their encoder: a saved model, a name of 'limner list systems', module:thing.", "--model")
     ] = None,
     features: Features = None,
     side: Annotated[str, word("Part of the collection to index: images or texts.", metavar="SIDE")] = "images",
@@ -94,11 +94,11 @@ def index(
     per vector), 'counts' (vectors of every item) and 'ids'.
 
     Examples:
-      $ limner index pictures.index scenes --system histograms
-      $ limner index photos.index --items photos/ --system my_encoders:clip
-      $ limner index photos.index photos/ --system trained-on-features/ --features photos.npz
+      $ limner index pictures.index scenes --model histograms
+      $ limner index photos.index --items photos/ --model my_encoders:clip
+      $ limner index photos.index photos/ --model trained-on-features/ --features photos.npz
       $ limner index captions.index captions.csv --side texts --embeddings texts.npy
-      $ limner index pages.index pages/ --system 'multi-vector(model=DIR)'
+      $ limner index pages.index pages/ --model 'multi-vector(model=DIR)'
       $ limner index pages.index --embeddings pages.npz
       $ limner index photos.index --delete old.jpg --compact
       $ limner index pictures.index --calibrate scenes
@@ -265,7 +265,7 @@ def _system(
     if system is None and source.embeddings is not None:
         return None, known
     if (system or known) is None:
-        raise typer.BadParameter("the items have no vectors: give --embeddings or --system")
+        raise typer.BadParameter("the items have no vectors: give --embeddings or --model")
     from limner.systems.model_features import with_features
     from limner.systems.opening import local_folder, model_for_index, model_of_index
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from limner.cli.commands.evaluate import labels_of
+from limner.cli.commands.evaluate.one_system import labels_of
 from limner.cli.commands.explain.slices import sliced
 from limner.cli.console import answer, progress
 from limner.cli.options import FIGURES, Json, Loading, Split, flag, load, out_word, part, refuse_report_ending, word

@@ -69,7 +69,9 @@ def search(
     image: Annotated[list[Path] | None, word("Query image. Repeatable.", metavar="FILE")] = None,
     queries: QueryFile = None,
     k: Annotated[int, word("How many.", "-k", "--top", metavar="N", min=1)] = 10,
-    system: Annotated[str | None, word("The query encoder.", show_default="the encoder of the index")] = None,
+    system: Annotated[
+        str | None, word("The query encoder.", "--model", show_default="the encoder of the index")
+    ] = None,
     features: Features = None,
     correct: Fix = None,
     bank: QueryBank = None,
@@ -192,6 +194,7 @@ def _correction(
 ) -> dict[str, Any]:
     """The correction in the form that `index.search` accepts."""
     from limner.scores import Statistics
+    from limner.scores.correction import CORRECTIONS
     from limner.search import kept_correction, read
     from limner.search.kept_correction import KEPT
 
@@ -205,8 +208,9 @@ def _correction(
         if statistics or options:
             raise LimnerError(f"{bank} contains statistics with their options: leave out -o FILE.npz and -O")
         return {"correct": correct, "bank": Statistics.load(bank, trust=trust)}
+    name, own = CORRECTIONS.parsed(correct)
     with progress(f"searching with the bank {bank}", "queries") as told:
-        known = index.statistics(correct, read(bank), progress=told, **options)
+        known = index.statistics(name, read(bank), progress=told, **own, **options)
     saved([known.save(file) for file in statistics])
     return {"correct": known}
 

@@ -43,7 +43,11 @@ def serve(
     ] = None,
     system: Annotated[
         list[str] | None,
-        word("A system to train, a saved model, or module:thing. Repeatable.", show_default="histograms, colours"),
+        word(
+            "A system to train, a saved model, or module:thing. Repeatable.",
+            "--model",
+            show_default="histograms, colours",
+        ),
     ] = None,
     scores: Annotated[
         list[str] | None,
@@ -73,7 +77,7 @@ def serve(
 
     Examples:
       $ limner serve scenes --open
-      $ limner serve flickr8k:DIR --system histograms --store answers.db
+      $ limner serve flickr8k:DIR --model histograms --store answers.db
       $ limner serve captions.csv --scores mine=similarity.npy
       $ limner serve --index photos.index
       $ limner serve scenes --team --host 0.0.0.0

@@ -102,8 +102,8 @@ def add(
 
     Examples:
       $ limner annotate study add work.db preference scenes --judgements complete
-      $ limner annotate study add work.db preference scenes --system histograms --system colours --people 3 --ties
-      $ limner annotate study add work.db failures scenes --system histograms --limit 100 --people 3
+      $ limner annotate study add work.db preference scenes --model histograms --model colours --people 3 --ties
+      $ limner annotate study add work.db failures scenes --model histograms --limit 100 --people 3
       $ limner annotate study add work.db sharpness.toml scenes --items images.csv
     """
     from limner.annotate.form_files import read_form
@@ -192,7 +192,7 @@ def _failures(how: Sampling) -> tuple[list[Any], dict[str, Any], str]:
     from limner.scores import Scores
 
     if len(how.systems) != 1:
-        raise typer.BadParameter(f"{len(how.systems)} systems: failures are those of one --system")
+        raise typer.BadParameter(f"{len(how.systems)} systems: failures are those of one --model")
     (system,) = how.systems.values()
     by_direction: Mapping[str, Any] = {"i2t": system, "t2i": system.T} if isinstance(system, Scores) else system
     if how.direction not in by_direction:

@@ -9,16 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, Loading, Trust, flag, load, loading, out_word, word, writable
+from limner.cli.options import Json, Loading, Trust, flag, load, out_word, writable
 from limner.core.errors import LimnerError
 from limner.core.progress import progress_for
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
-
-_Setting = Annotated[
-    list[str] | None, word("Option of the system: -s dimensions=64. Repeatable.", "--set", "-s", metavar="NAME=VALUE")
-]
 
 
 def train(
@@ -29,12 +25,11 @@ def train(
         str, typer.Argument(metavar="COLLECTION", help="The training collection: 'limner list datasets'.")
     ],
     out: Annotated[Path, out_word("Output folder of the model.", metavar="DIR", callback=writable)],
-    settings: _Setting = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE", help="Options of the system in a TOML file; --set takes precedence."),
+        typer.Option("--config", metavar="FILE", help="Options of the system in a TOML file; -O takes precedence."),
     ] = None,
-    options: Loading = None,
+    option: Loading = None,
     hold_out: Annotated[
         bool, flag("--hold-out", "For a collection without splits, hold out one image in five for evaluation.")
     ] = False,
@@ -51,19 +46,20 @@ def train(
 
     The training split is used if there is one, otherwise everything (with --hold-out, four images in five); a system
     that tunes its settings does so on the dev split. The model records its training items and is never evaluated on
-    them. Use it with 'limner evaluate --system', 'limner index --system' and limner.systems.load.
+    them. Use it with 'limner evaluate --model', 'limner index --model' and limner.systems.load.
 
     Examples:
       $ limner train histograms scenes -o scenes-model
-      $ limner train histograms photos/ -o photos-model --hold-out --set dimensions=64
-      $ limner evaluate scenes --system scenes-model
-      $ limner train towers pairs.csv -o tuned --from scenes-towers --set learning_rate=0.0001
+      $ limner train histograms photos/ -o photos-model --hold-out -O dimensions=64
+      $ limner evaluate scenes --model scenes-model
+      $ limner train towers pairs.csv -o tuned --from scenes-towers -O learning_rate=0.0001
     """
-    chosen = loading(settings) | ({} if start is None else {"init_from": str(start)})
+    name, settings = _parsed(system)
+    chosen = settings | ({} if start is None else {"init_from": str(start)})
     _refuse_taken(out, chosen.get("checkpoint_dir", chosen.get("folder")))
-    whole = _seen(load(collection, options), hold_out)
+    whole = _seen(load(collection, option), hold_out)
     began = time.perf_counter()
-    model = _trained(system, whole, config, chosen, trust=trust)
+    model = _trained(name, whole, config, chosen, trust=trust)
     seconds = time.perf_counter() - began
     if not hasattr(model, "save"):
         raise LimnerError(f"the model of {system!r} has no save(path), so it cannot be saved; use it from Python")
@@ -72,6 +68,12 @@ def train(
     told = {"system": system, "model": str(out), "images": len(seen.images), "texts": len(seen.texts)}
     text = f"{system}: trained on {len(seen.images):,} images and {len(seen.texts):,} texts in {seconds:.1f} s -> {out}"
     answer("\n".join([text, *_resumed(model)]), {**told, "seconds": round(seconds, 3)}, as_json=as_json)
+
+
+def _parsed(system: str) -> tuple[str, dict[str, object]]:
+    from limner.systems import SYSTEMS
+
+    return SYSTEMS.parsed(system)
 
 
 def _resumed(model: object) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from limner.cli.commands.evaluate import labels_of
+from limner.cli.commands.evaluate.one_system import labels_of
 from limner.cli.console import progress, table, tell
 from limner.cli.options import refuse_ending, saved
 

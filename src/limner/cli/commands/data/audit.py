@@ -9,7 +9,7 @@ import typer
 
 from limner.cli.console import answer, progress
 from limner.cli.errors import Status
-from limner.cli.inputs import SystemOptions
+from limner.cli.inputs import IdFiles, SystemOptions
 from limner.cli.options import Json, Loading, by_ending, flag, load, out_word, part, refuse_ending, saved, word
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ def audit(
     images: Annotated[Path | None, word("Embeddings of the images, for labels.", metavar="FILE")] = None,
     texts: Annotated[Path | None, word("Embeddings of the texts.", metavar="FILE")] = None,
     scores: Annotated[Path | None, word("Or a similarity matrix, images by texts: npy.", metavar="FILE")] = None,
-    image_ids: Annotated[Path | None, word("Ids of the image rows, one per line.", metavar="FILE")] = None,
-    text_ids: Annotated[Path | None, word("Ids of the text rows, one per line.", metavar="FILE")] = None,
+    ids: IdFiles = None,
     judgements: Annotated[
         list[Path] | None,
         word("Further judgements of some images, qrels: missing matches are estimated. Repeatable.", metavar="FILE"),
@@ -69,7 +68,7 @@ def audit(
     chosen = whole if split is None else part(whole, split)
     if judgements:
         chosen = with_judgements(chosen, read_judgements(judgements))[0]
-    how = _scored(SystemOptions(images, texts, image_ids, text_ids, scores), whole, chosen)
+    how = _scored(SystemOptions(images, texts, ids or (), scores), whole, chosen)
     with progress(f"auditing {chosen.name}") as told:
         findings = run_audit(chosen, min_side=min_side, look=not no_images, progress=told, **how)
     written = [findings.save(file, collection=None if no_images else chosen) for file in files]

@@ -44,15 +44,15 @@ def attack(
 ) -> None:
     """Change one claim of every query to contradict the original, search again, and compare.
 
-    Without --system the edits are only written to a file. Blindness is the share of queries with the relevant image in
+    Without --model the edits are only written to a file. Blindness is the share of queries with the relevant image in
     first place before and after. 'text only' is how often a model of texts alone detects the changed query.
 
     Examples:
-      $ limner explain attack scenes --system histograms
-      $ limner explain attack scenes --system histograms --kind colour-in --kind size
-      $ limner explain attack scenes --system histograms --kind word-order
+      $ limner explain attack scenes --model histograms
+      $ limner explain attack scenes --model histograms --kind colour-in --kind size
+      $ limner explain attack scenes --model histograms --kind word-order
       $ limner explain attack captions.csv -o edits.csv
-      $ limner explain attack captions.csv --system 'clip(model=clip-vit-base-patch32/)'
+      $ limner explain attack captions.csv --model 'clip(model=clip-vit-base-patch32/)'
     """
     from limner.explain.adversarial import FURTHER, KINDS
 
@@ -60,7 +60,7 @@ def attack(
         if name not in (*KINDS, *FURTHER):
             raise UnknownName("kind of change", name, (*KINDS, *FURTHER))
     if save is None and system is None:
-        raise typer.BadParameter("give --system to search again, or -o FILE.csv to write the edits, or both")
+        raise typer.BadParameter("give --model to search again, or -o FILE.csv to write the edits, or both")
     refuse_ending([save] if save else [], (".csv",), "list of edits")
     whole = load(collection, option)
     held, ask, others = _asking(system, whole, split, trust=trust) if system else (part(whole, split), None, ())

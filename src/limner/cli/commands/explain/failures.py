@@ -66,17 +66,19 @@ def failures(
     """Explain wrong first answers by objects, counts, sizes, attributes and relations, and classify them.
 
     Examples:
-      $ limner explain failures scenes --system histograms
-      $ limner explain failures scenes --system histograms --only colour --limit 5
-      $ limner explain failures scenes --system histograms --query 'scene-000004#0'
-      $ limner explain failures scenes --system histograms --informed -o failures.html
-      $ limner explain failures scenes --system histograms --labels work.db
+      $ limner explain failures scenes --model histograms
+      $ limner explain failures scenes --model histograms --only colour --limit 5
+      $ limner explain failures scenes --model histograms --query 'scene-000004#0'
+      $ limner explain failures scenes --model histograms --informed -o failures.html
+      $ limner explain failures scenes --model histograms --labels work.db
       $ limner explain failures coco:DIR -O objects=true --scores similarity.npy --json
     """
     refuse_ending(save, (".html",), "page with failures")
     _refuse_words(direction, only)
     whole = load(collection, option)
-    system_options = SystemOptions(images, texts, None, None, scores, run or (), system, trust, features)
+    system_options = SystemOptions(
+        images, texts, (), scores, [str(file) for file in run or ()], system, trust, features
+    )
     source, chosen = opened_system(system_options, whole, split, direction)
     chosen = _with_objects(chosen, objects)
     towards = _towards(source, direction)

@@ -42,7 +42,7 @@ def gap(
     matches of the query's own modality. 'other@10' is the share of the other modality among the first 10.
 
     Examples:
-      $ limner explain gap scenes --system 'clip(model=DIR)'
+      $ limner explain gap scenes --model 'clip(model=DIR)'
       $ limner explain gap --images images.npy --texts texts.npy
       $ limner explain gap captions.csv --images images.npy --texts texts.npy -o pool.csv
     """
@@ -50,9 +50,9 @@ def gap(
     from limner.evaluation.tables import FORMATS
 
     if (images is None) != (texts is None) or (images is None) == (system is None):
-        raise typer.BadParameter("give --images and --texts, or a COLLECTION and --system")
+        raise typer.BadParameter("give --images and --texts, or a COLLECTION and --model")
     if collection is None and (system or save or option or split):
-        raise typer.BadParameter("--system, --split, --option and -o are for a COLLECTION: give one")
+        raise typer.BadParameter("--model, --split, --option and -o are for a COLLECTION: give one")
     refuse_ending(save, tuple(FORMATS), "table")
     if collection is None:
         sides, pool = [Embeddings.load(str(file)) for file in (images, texts)], None

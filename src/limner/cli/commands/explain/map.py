@@ -38,7 +38,7 @@ def map_embeddings(
     space; its trustworthiness shows how reliable neighbours are. 'limner serve' has the same map with thumbnails.
 
     Examples:
-      $ limner explain map scenes --system histograms -o map.html
+      $ limner explain map scenes --model histograms -o map.html
       $ limner explain map captions.csv --images images.npy --texts texts.npy --method pca -o map.json
     """
     from limner.explain.embedding_map import ENDINGS, embedding_map, failure_classes

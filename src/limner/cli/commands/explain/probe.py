@@ -8,9 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from limner.cli.attached_options import PROBE_OPTIONS
 from limner.cli.console import answer, progress, warn
-from limner.cli.inputs import SYSTEM, SystemOptions, TrainOn, system_word, training_parts
-from limner.cli.options import Json, Trust, by_ending, out_word, refuse_ending, saved, word
+from limner.cli.inputs import SYSTEM, SystemOptions, system_word, training_parts
+from limner.cli.options import (
+    Json,
+    Loading,
+    Trust,
+    by_ending,
+    number,
+    out_word,
+    own_options,
+    refuse_ending,
+    saved,
+    word,
+)
+from limner.core.errors import UnknownName
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -25,19 +38,13 @@ def probe(
             help="A file or folder in the format of SugarCrepe(++), ARO, VALSE, NegBench or Winoground; or scenes.",
         ),
     ],
-    image_folder: Annotated[Path | None, word("The folder of the images.", metavar="DIR")] = None,
     system: Annotated[str | None, system_word(f"The system: {SYSTEM}")] = None,
-    train_on: TrainOn = None,
     images: Annotated[Path | None, word("Or embeddings of the images, with ids.", metavar="FILE")] = None,
     texts: Annotated[
         Path | None, word("Embeddings of the captions, in the order of -o FILE.jsonl.", metavar="FILE")
     ] = None,
     scores: Annotated[Path | None, word("Or a matrix of scores, images by captions: npy.", metavar="FILE")] = None,
-    corpus: Annotated[
-        str | None, word("A COLLECTION whose captions train the language model.", metavar="COLLECTION")
-    ] = None,
-    cases: Annotated[int, word("With scenes: number of cases.", metavar="N", min=1)] = 200,
-    seed: Annotated[int, word("With scenes: random seed.", metavar="N", min=0)] = 0,
+    option: Loading = None,
     name: Annotated[str | None, word("Name of the system in the table.")] = None,
     save: Annotated[
         list[Path] | None, out_word("Write it: .json .csv .md .tex .txt; the captions to encode: .jsonl. Repeatable.")
@@ -48,45 +55,53 @@ def probe(
     """Measure a system on hard negatives: pair accuracy, and text, image and group score.
 
     Every table has two baselines that see no image, a language model of captions and caption length: a subset that they
-    solve does not test whether a system uses images. Without a system, only the baselines are shown.
+    solve does not test whether a system uses images. Without a system, only the baselines are shown. -O images=DIR
+    names the folder of the images, -O corpus=COLLECTION what trains the language model, -O train_on=COLLECTION what a
+    system is trained on; scenes has -O cases=N and -O seed=N.
 
     Examples:
-      $ limner explain probe sugar-crepe/data --image-folder val2017 --system 'clip(model=DIR)'
-      $ limner explain probe winoground.jsonl --image-folder images --system 'clip(model=DIR)'
-      $ limner explain probe valse/ --corpus flickr8k:DIR
-      $ limner explain probe scenes --system histograms
+      $ limner explain probe sugar-crepe/data -O images=val2017 --model 'clip(model=DIR)'
+      $ limner explain probe winoground.jsonl -O images=images --model 'clip(model=DIR)'
+      $ limner explain probe valse/ -O corpus=flickr8k:DIR
+      $ limner explain probe scenes --model histograms
     """
     from limner.evaluation.tables import FORMATS
     from limner.explain.probe_results import probe as measured
 
     lists, files = by_ending(save, ".jsonl")
     refuse_ending(files, tuple(FORMATS), "probe")
-    given = _probe(source, image_folder, cases, seed)
-    warn(given.warnings)
-    pairs = given.collection()
+    own, others = own_options(option, PROBE_OPTIONS)
+    if others:
+        raise UnknownName("option of probe", others[0].partition("=")[0], PROBE_OPTIONS)
+    cases = _probe(source, own)
+    warn(cases.warnings)
+    pairs = cases.collection()
     written = [_listed(pairs, file) for file in lists]
-    options = SystemOptions(images, texts, None, None, scores, (), system, trust)
-    found, read = _scores(options, source, train_on, pairs), None if corpus is None else _captions(corpus)
-    with progress(f"probing with {len(given.cases):,} cases", "cases") as told:
-        made = measured(given, found, name=name or _name(options), corpus=read, progress=told)
+    options = SystemOptions(images, texts, (), scores, (), system, trust)
+    source_of_scores = _scores(options, source, own.get("train_on"), pairs)
+    captions = _captions(str(own["corpus"])) if "corpus" in own else None
+    with progress(f"probing with {len(cases.cases):,} cases", "cases") as step:
+        made = measured(cases, source_of_scores, name=name or _name(options), corpus=captions, progress=step)
     saved([*written, *(made.save(file) for file in files)])
     answer(str(made), made.describe(), as_json=as_json)
 
 
-def _probe(source: str, folder: Path | None, cases: int, seed: int) -> Probe:
+def _probe(source: str, options: dict[str, Any]) -> Probe:
     from limner.datasets.probe_files import read_probe
     from limner.datasets.scenes.scene_probes import scenes_probe
 
     if source == "scenes" and not Path(source).exists():
-        if folder is not None:
-            raise typer.BadParameter("--image-folder with scenes: its images are generated; leave it out")
-        return scenes_probe(cases, seed=seed)
-    return read_probe(source, images=folder)
+        if "images" in options:
+            raise typer.BadParameter("-O images with scenes: its images are generated; leave it out")
+        return scenes_probe(number(options, "cases", 200), seed=number(options, "seed", 0))
+    if "cases" in options or "seed" in options:
+        raise typer.BadParameter("-O cases and -O seed are for scenes: a file has the cases that it has")
+    return read_probe(source, images=Path(str(options["images"])) if "images" in options else None)
 
 
 def _scores(options: SystemOptions, source: str, train_on: str | None, pairs: Collection) -> Any:
     if train_on is not None and options.system is None:
-        raise typer.BadParameter("--train-on is for --system")
+        raise typer.BadParameter("-O train_on is for --model")
     if not (options.images or options.texts or options.scores or options.system):
         return None
     if options.kind != "system":

@@ -27,11 +27,13 @@ def slices(
     file: Annotated[Path, typer.Argument(metavar="REPORT", help="A report that 'limner evaluate -o FILE.json' wrote.")],
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help="What was evaluated.")],
     by: SlicedBy = None,
-    against: Annotated[Path | None, word("Report of a second system, to slice the difference.", metavar="FILE")] = None,
-    measure: Annotated[str | None, word("What to slice.", show_default="the headline, such as R@1")] = None,
+    baseline: Annotated[
+        Path | None, word("Report of a second system, to slice the difference.", metavar="FILE")
+    ] = None,
+    measures: Annotated[str | None, word("What to slice.", show_default="the headline, such as R@1")] = None,
     view: Annotated[str | None, word("The judgements.", show_default="the first of the report")] = None,
     min_size: SliceSize = 30,
-    level: Annotated[float, word("Share of false discoveries that is allowed.", metavar="P", min=0, max=1)] = 0.05,
+    level: Annotated[float, word("Confidence: 0.95 allows 5% false discoveries.", metavar="P", min=0, max=1)] = 0.95,
     control: Annotated[str, word("by (any dependence of slices) or bh (finds more; positive dependence).")] = "by",
     seed: Annotated[int, word("Random seed.", metavar="N")] = 0,
     split: Split = None,
@@ -47,16 +49,16 @@ def slices(
     Examples:
       $ limner explain slices ours.json flickr8k:DIR
       $ limner explain slices ours.json multi30k:DIR --by language --by length --min-size 50
-      $ limner explain slices ours.json flickr8k:DIR --against baseline.json -o slices.csv
+      $ limner explain slices ours.json flickr8k:DIR --baseline baseline.json -o slices.csv
     """
     from limner.evaluation.reports.report import Report
     from limner.evaluation.tables import FORMATS
 
     refuse_ending(save, tuple(FORMATS), "table of slices")
-    report, other = Report.load(file), None if against is None else Report.load(against)
+    report, other = Report.load(file), None if baseline is None else Report.load(baseline)
     held = part(load(collection, option), split)
-    how: dict[str, object] = {"against": other, "measure": measure, "view": view, "min_size": min_size}
-    found = sliced(report, held, by or (), **how, level=level, control=control, seed=seed)
+    how: dict[str, object] = {"against": other, "measure": measures, "view": view, "min_size": min_size}
+    found = sliced(report, held, by or (), **how, level=round(1 - level, 12), control=control, seed=seed)
     for each in save or []:
         found.save(each)
     saved(save or [])

@@ -54,8 +54,9 @@ def assign(
     out: Out,
     rounds: Annotated[int, word("Number of ranks to fill, with one assignment each.", metavar="N", min=1)] = 5,
     method: Annotated[str, word("auto, sparse or dense.", metavar="HOW")] = "auto",
-    query_ids: Annotated[Path | None, word("Ids of the rows, one per line.", metavar="FILE")] = None,
-    candidate_ids: Annotated[Path | None, word("Ids of the columns, one per line.", metavar="FILE")] = None,
+    ids: Annotated[
+        list[Path] | None, word("Ids of the rows, then of the columns, one per line. Repeatable.", metavar="FILE")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Match queries and candidates one to one, in rounds, so that the total score is maximal.
@@ -67,6 +68,9 @@ def assign(
     from limner.scores import Scores
 
     rows, columns = _shape(scores)
+    if len(ids or ()) > 2:
+        raise typer.BadParameter(f"got {len(ids or ())} files of --ids: expected those of rows and of columns")
+    query_ids, candidate_ids = (*(ids or ()), None, None)[:2]
     given = Scores.load(scores, _ids(query_ids, rows), _ids(candidate_ids, columns))
     with progress(f"assigning {rows:,} queries and {columns:,} candidates") as told:
         ranked = bijective(given, rounds=rounds, method=cast("Method", method), progress=told)

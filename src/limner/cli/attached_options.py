@@ -1,0 +1,130 @@
+"""-O NAME=VALUE on the command line: an option of the model, correction, scorer or data set that is named before it.
+
+`--model clip -O model=DIR` becomes `--model clip(model=DIR)`. Options of the data set stay as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from limner.core.errors import LimnerError
+
+if TYPE_CHECKING:
+    from limner.core.registry import Registry
+
+REGISTRIES = {
+    "--model": ("limner.systems:SYSTEMS", "limner.encoders:ENCODERS"),
+    "--correct": ("limner.scores:CORRECTIONS",),
+    "--scorer": ("limner.match:SCORERS",),
+    "SYSTEM": ("limner.systems:SYSTEMS",),
+}
+"""Options and arguments that name a thing with options: where the things are."""
+FURTHER = {"--correct": ("tune",), "--estimate": ("mode",)}
+"""Options that the command line adds."""
+COLLECTIONS = ("COLLECTION", "ITEMS", "PROBE")
+PROBE_OPTIONS = ("images", "corpus", "train_on", "cases", "seed")
+"""What a probe takes: the folder of the images; a COLLECTION whose captions train the language model; one that a system
+is trained on; of scenes, how many cases and their seed."""
+
+
+@dataclass
+class Named:
+    """Something that the command line names, and where.
+
+    Args:
+        kind: The option, or the metavar of the argument.
+        at: The index of the word with the name.
+        name: The name.
+        options: Its options, as NAME=VALUE.
+    """
+
+    kind: str
+    at: int
+    name: str
+    options: list[str] = field(default_factory=list)
+
+    def takes(self, option: str) -> bool:
+        """Whether it has an option of this name; True if that is not known."""
+        if option in FURTHER.get(self.kind, ()):
+            return True
+        try:
+            if self.kind == "PROBE":
+                return option in PROBE_OPTIONS
+            if self.kind in COLLECTIONS:
+                return _loader_takes(self.name, option)
+            return any(_entry_takes(place, self.name, option) for place in REGISTRIES.get(self.kind, ()))
+        except LimnerError:
+            return True
+
+
+def attached(words: list[str], command: Any) -> list[str]:
+    """The words of a command line, each -O of a model, correction or scorer in parentheses behind its name."""
+    by_name = {name: param for param in command.params for name in getattr(param, "opts", ())}
+    arguments = [param.metavar for param in command.params if param.param_type_name == "argument"]
+    kept: list[str] = []
+    named: list[Named] = []
+    at = 0
+    while at < len(words):
+        word, at = words[at], at + 1
+        option, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        if word == "--" or option not in by_name:
+            kept.append(word)
+            if not word.startswith("-") and arguments:
+                named.append(Named(arguments.pop(0) or "", len(kept) - 1, word))
+            continue
+        param = by_name[option]
+        if getattr(param, "is_flag", False):
+            kept.append(word)
+            continue
+        if not equals:
+            if at == len(words):
+                return words  # the parser says what is missing
+            value, at = words[at], at + 1
+        if param.name == "option":
+            owner = _owner(named, value.partition("=")[0].strip())
+            if owner is not None and owner.kind not in COLLECTIONS:
+                owner.options.append(value)
+                continue
+        kept += [option, value]
+        if option in REGISTRIES or option in FURTHER:
+            named.append(Named(option, len(kept) - 1, value))
+    for each in named:
+        if each.options:
+            kept[each.at] = _with_options(each.name, each.options)
+    return kept
+
+
+def _owner(named: list[Named], option: str) -> Named | None:
+    """What an option belongs to: the nearest thing before it that has it; the nearest thing if none has."""
+    things = [each for each in reversed(named) if each.kind in (*REGISTRIES, *FURTHER, *COLLECTIONS)]
+    return next((each for each in things if each.takes(option)), things[0] if things else None)
+
+
+def _with_options(name: str, options: list[str]) -> str:
+    """A name with options in parentheses.
+
+    >>> _with_options("clip(model=DIR)", ["device=cuda"])
+    'clip(model=DIR, device=cuda)'
+    """
+    written = ", ".join(options)
+    return f"{name.removesuffix(')')}, {written})" if name.endswith(")") else f"{name}({written})"
+
+
+def _loader_takes(collection: str, option: str) -> bool:
+    from limner.cli.commands.evaluate import OWN_OPTIONS, task_of
+    from limner.datasets import takes_option
+
+    task, spec = task_of(collection)
+    return option in OWN_OPTIONS.get(task, ()) or (task not in ("composed", "per-image") and takes_option(spec, option))
+
+
+def _entry_takes(place: str, text: str, option: str) -> bool:
+    from limner.core.registry import Registry
+
+    registry: Registry[Any] = Registry[Any]("list", {}).find(place)
+    name = text.partition("(")[0].strip()
+    if name not in registry and (":" not in name or Path(name).exists()):
+        return False
+    return option in {each.name for each in registry.about(name).options}

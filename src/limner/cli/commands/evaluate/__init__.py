@@ -1,0 +1,263 @@
+"""limner evaluate: evaluate a system on a collection, from embeddings, scores, runs or models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from limner.cli.commands.evaluate import composed, languages, one_system, text_only
+from limner.cli.console import answer
+from limner.cli.correcting import Bank, Correct
+from limner.cli.inputs import SYSTEM, Features, IdFiles, SystemOptions, system_word
+from limner.cli.options import (
+    Address,
+    Json,
+    Loading,
+    Split,
+    Trust,
+    by_ending,
+    cache_word,
+    chosen_options,
+    installed_store,
+    load,
+    loading,
+    out_word,
+    own_options,
+    part,
+    refuse_ending,
+    refuse_report_ending,
+    saved,
+    word,
+)
+from limner.core.errors import UnknownName
+
+COLLECTION = "scenes, flickr8k:DIR, captions.csv, a folder, a qrels file, ...: see 'limner list datasets'."
+WHAT = "scenes, flickr8k:DIR, captions.csv, a folder, a qrels file, ... ('limner list datasets'); or TASK:COLLECTION."
+TASKS = ("languages", "composed", "text-only", "per-image")
+ALL_USE = {"collection", "option", "measures", "output", "trust", "as_json"}
+OWN_OPTIONS = {"languages": languages.OPTIONS, "composed": composed.OPTIONS, "text-only": text_only.OPTIONS}
+"""What -O takes for each task, besides options of the loader."""
+USED = {
+    "languages": {"images", "texts", "scores", "model", "cache", "features", "ids", "split", "name"},
+    "composed": {"images", "texts", "scores", "model", "name"},
+    "text-only": {"model", "cache", "split"},
+}
+"""The options that a task uses, besides those that all use."""
+INPUT, HOW, RESULT = "The system", "Measuring", "Output"
+
+Models = Annotated[
+    list[str] | None, system_word(f"{SYSTEM[0].upper()}{SYSTEM[1:]} Several are compared.", rich_help_panel=INPUT)
+]
+Images = Annotated[
+    Path | None,
+    word("Or embeddings of the images: npy, npz, safetensors, parquet.", metavar="FILE", rich_help_panel=INPUT),
+]
+Texts = Annotated[Path | None, word("Embeddings of the texts.", metavar="FILE", rich_help_panel=INPUT)]
+Scores = Annotated[
+    Path | None, word("Or a similarity matrix, images by texts: npy.", metavar="FILE", rich_help_panel=INPUT)
+]
+Runs = Annotated[
+    list[str] | None,
+    word("Or a TREC run or JSON lists; twice for both directions.", metavar="[WAY=]FILE", rich_help_panel=INPUT),
+]
+Cache = Annotated[Path | None, cache_word("Cache folder for vectors of a --model.", False, rich_help_panel=INPUT)]
+Name = Annotated[str | None, word("Name of the system in the report.", rich_help_panel=RESULT)]
+Beside = Annotated[
+    list[Path] | None,
+    word("Extra judgements, a qrels file: a view of their own. Repeatable.", metavar="FILE", rich_help_panel=HOW),
+]
+Measures = Annotated[
+    str | None,
+    word("Such as 'R@1 nDCG@5 my_module:RBP': 'limner list measures'.", metavar="LIST", rich_help_panel=HOW),
+]
+Protocols = Annotated[list[str] | None, word("See 'limner list protocols'. Repeatable.", rich_help_panel=HOW)]
+Ties = Annotated[str, word("Equal scores: expected, order or pessimistic.", metavar="HOW", rich_help_panel=HOW)]
+Missing = Annotated[
+    list[str] | None,
+    word(
+        "What a run lacks: refuse it; never (candidates, not found); empty, skip (queries).",
+        metavar="HOW",
+        rich_help_panel=HOW,
+    ),
+]
+EstimateFrom = Annotated[
+    str | None,
+    word(
+        "Answers to 'limner annotate plan': estimates for complete judgements; -O mode=anytime for many looks.",
+        metavar="STORE",
+        callback=installed_store,
+        rich_help_panel=HOW,
+    ),
+]
+By = Annotated[
+    list[str] | None,
+    word("Break down by a field of the queries, such as language. Repeatable.", metavar="FIELD", rich_help_panel=HOW),
+]
+Output = Annotated[
+    list[Path] | None,
+    out_word(
+        "Write .json .csv .md .tex .txt .html, figures .pdf .svg .png, the bank's statistics .npz. Repeatable.",
+        rich_help_panel=RESULT,
+    ),
+]
+
+
+def evaluate(
+    context: typer.Context,
+    collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=WHAT)],
+    model: Models = None,
+    images: Images = None,
+    texts: Texts = None,
+    ids: IdFiles = None,
+    scores: Scores = None,
+    run: Runs = None,
+    features: Features = None,
+    cache: Cache = None,
+    split: Split = None,
+    option: Loading = None,
+    judgements: Beside = None,
+    measures: Measures = None,
+    protocol: Protocols = None,
+    correct: Correct = None,
+    bank: Bank = None,
+    ties: Ties = "expected",
+    missing: Missing = None,
+    estimate: EstimateFrom = None,
+    by: By = None,
+    name: Name = None,
+    output: Output = None,
+    cluster: Address = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Evaluate a system against relevance judgements, with intervals, in both directions.
+
+    TASK is languages (one by one, and their mean), composed (queries of an image and words: a file like CIRR's),
+    text-only (by one caption among the others), or per-image:N (embeddings in order).
+
+    Examples:
+      $ limner evaluate scenes --model histograms -o report.html
+      $ limner evaluate captions.csv --images images.npy --texts texts.npy
+      $ limner evaluate per-image:5 --images images.npy --texts texts.npy
+      $ limner evaluate flickr8k:DIR --run i2t.run --run t2i.run --missing never
+      $ limner evaluate flickr8k:DIR --model 'clip(model=A)' --model 'clip(model=B)'
+      $ limner evaluate scenes --model histograms --correct csls -O tune=dev
+      $ limner evaluate languages:xtd10:DIR -O images=val2014 --model 'clip(model=DIR)'
+      $ limner evaluate composed:cap.rc2.val.json -O images=img_raw --model 'clip(model=DIR)'
+      $ limner evaluate text-only:flickr8k:DIR -O corpus=joined --model minilm
+    """
+    one_system.refuse_unknown(measures)
+    task, spec = task_of(collection)
+    models = model or []
+    system = SystemOptions(images, texts, ids or (), scores, run or (), None, trust, features, cache)
+    if task in USED:
+        _refuse_unused(task, chosen_options(context), models)
+        system = replace(system, system=models[0] if models else None)
+        return _task_result(task, spec, system, option, split, measures, name, output or [], as_json=as_json)
+    statistics, files = by_ending(output, ".npz")
+    refuse_report_ending(files)
+    if len(models) > 1 and (name or statistics or by):
+        raise typer.BadParameter("--name, --by and -o FILE.npz work with a single --model: leave them out")
+    correction = {"how": correct, "bank": bank, "keep": statistics}
+    own, loader = own_options(option, ("groups",))
+    store, mode = _store(estimate)
+    reports, parts = one_system.evaluated(
+        None if task else spec,
+        [replace(system, system=each) for each in models] or [system],
+        per_image=_per_image(spec) if task else None,
+        loader=loader,
+        split=split,
+        groups=own.get("groups"),
+        judgements=judgements or [],
+        estimate=store,
+        correction=correction if any(correction.values()) else {},
+        by=by or [],
+        name=name,
+        cluster=cluster,
+        files=files,
+        how={"measures": measures, "protocol": protocol or None, "ties": ties, "mode": mode, **_lacking(missing or [])},
+    )
+    return one_system.printed(reports, parts, as_json=as_json)
+
+
+def task_of(collection: str) -> tuple[str, str]:
+    """The task and what is evaluated; no task for a collection alone.
+
+    >>> task_of("languages:xtd10:DIR"), task_of("flickr8k:DIR")
+    (('languages', 'xtd10:DIR'), ('', 'flickr8k:DIR'))
+    """
+    task, colon, spec = collection.partition(":")
+    return (task, spec) if colon and task in TASKS else ("", collection)
+
+
+def _per_image(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise typer.BadParameter(f"per-image:{text}: expected the number of texts per image, such as per-image:5")
+    return int(text)
+
+
+def _refuse_unused(task: str, chosen: list[str], models: list[str]) -> None:
+    unused = [name for name in chosen if name not in ALL_USE | USED[task]]
+    if unused:
+        names = " and ".join("--" + name.replace("_", "-") for name in unused)
+        raise typer.BadParameter(f"{names} with {task}: it is not used there; leave it out")
+    if len(models) > 1:
+        raise typer.BadParameter(f"got {len(models)} models with {task}: give one")
+
+
+def _task_result(
+    task: str,
+    spec: str,
+    system: SystemOptions,
+    option: list[str] | None,
+    split: str | None,
+    measures: str | None,
+    name: str | None,
+    files: list[Path],
+    *,
+    as_json: bool,
+) -> None:
+    """Prints and writes the result of a task other than the evaluation of a collection."""
+    from limner.evaluation.tables import FORMATS
+
+    if task == "text-only":
+        refuse_report_ending(files)
+        if system.system is None:
+            raise typer.BadParameter("text-only needs an encoder of texts: give --model")
+        own, loader = own_options(option, text_only.OPTIONS)
+        chosen = part(load(spec, loader), split)
+        how: dict[str, Any] = {"measures": measures, "cache": system.cache, "files": files, "trust": system.trust}
+        return answer(*text_only.text_only(chosen, system.system, own, **how), as_json=as_json)
+    refuse_ending(files, tuple(FORMATS), "table")
+    if task == "languages":
+        own, loader = own_options(option, languages.OPTIONS)
+        whole = load(spec, loader)
+        made = languages.languages(system, whole, own, split=split, measures=measures, name=name)
+    else:
+        own, others = own_options(option, composed.OPTIONS)
+        if others:
+            raise UnknownName("option of composed", others[0].partition("=")[0], composed.OPTIONS)
+        made = composed.composed(system, spec, own, measures=measures, name=name)
+    saved([made.save(file) for file in files])
+    return answer(str(made), made.describe(), as_json=as_json)
+
+
+def _store(estimate: str | None) -> tuple[str | None, str]:
+    """The store of answers, and how estimated intervals are computed: 'work.db(mode=anytime)'."""
+    if estimate is None or not estimate.endswith(")"):
+        return estimate, "fixed"
+    store, _, options = estimate.removesuffix(")").rpartition("(")
+    return store, str(loading([options]).get("mode", "fixed"))
+
+
+def _lacking(words: list[str]) -> dict[str, str]:
+    """What to do about candidates and queries that a run lacks."""
+    found: dict[str, str] = {}
+    for each in words:
+        if each not in ("refuse", "never", "empty", "skip"):
+            raise UnknownName("way to treat what is missing", each, ("refuse", "never", "empty", "skip"))
+        found["unretrieved" if each == "never" else "missing"] = each
+    return {"unretrieved": "refuse", "missing": "refuse", **found}

@@ -1,0 +1,255 @@
+"""One system against a collection or a qrels file: opened, corrected, measured, broken down, saved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache as cached_call
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from limner.cli.console import answer, progress
+from limner.cli.correcting import corrected
+from limner.cli.inputs import SystemOptions, is_qrels
+from limner.cli.options import load, on_cluster, saved
+from limner.core.errors import LimnerError
+from limner.datasets.runs import read_run
+
+if TYPE_CHECKING:
+    from limner.annotate.store import Store
+    from limner.core.collection import Collection
+    from limner.core.judgements import Judgements
+    from limner.evaluation.diagnostics.breakdown import Breakdown
+    from limner.evaluation.inputs import Source
+    from limner.evaluation.reports.report import Report
+
+
+def evaluated(
+    spec: str | None,
+    systems: list[SystemOptions],
+    *,
+    per_image: int | None,
+    loader: list[str],
+    split: str | None,
+    groups: str | None,
+    judgements: list[Path],
+    estimate: str | None,
+    correction: dict[str, Any],
+    by: list[str],
+    name: str | None,
+    cluster: str | None,
+    files: list[Path],
+    how: dict[str, Any],
+) -> tuple[list[Report], list[Breakdown]]:
+    """The report of every system, written to files, and the breakdowns of a single one.
+
+    Args:
+        spec: The collection or the qrels file; None with `per_image`.
+        systems: The systems.
+        per_image: The number of texts per image, for embeddings in order.
+        loader: Options of the loader.
+        split: The split to evaluate.
+        groups: The file with the group of each query of a qrels file.
+        judgements: Files of extra judgements.
+        estimate: A store of answers to a plan.
+        correction: What `limner.cli.correcting.corrected` takes besides the scores; empty for none.
+        by: Fields to break down by.
+        name: The name of the system in the report.
+        cluster: The address of a Ray cluster.
+        files: The files to write.
+        how: Further options of `limner.evaluate`.
+    """
+    whole = cached_call(lambda: load(str(spec), loader))
+    reports, parts = [], []
+    for system in systems:
+        source, truth, notes, dev = _opened(spec, system, per_image, split, whole)
+        if correction:
+            source = corrected(source, dev=dev, trust=system.trust, **correction)
+        beside: dict[str, Any] = {"groups": _groups(groups, truth), "judgements": _beside(truth, judgements)}
+        label = name or _name(system, correction.get("how"))
+        with on_cluster(cluster), labels_of(estimate) as labels:
+            report = _measured(source, truth, label, notes, {**how, **beside, "labels": labels})
+        parts += _parts(report, truth, by)
+        reports.append(report)
+        _save(report, _page_truth(truth, beside["judgements"]), _files(files, system, len(systems)))
+    return reports, parts
+
+
+def _files(files: list[Path], way: SystemOptions, many: int) -> list[Path]:
+    """The output file of a report; with several systems, a separate file for each."""
+    if many == 1:
+        return files
+    label = re.sub(r"[^\w.-]+", "-", str(way.system)).strip("-.")
+    return [file.with_name(f"{file.stem}-{label}{file.suffix}") for file in files]
+
+
+def printed(reports: list[Report], parts: list[Breakdown], *, as_json: bool) -> None:
+    """Prints a report with its breakdowns, or several reports with their comparison."""
+    if len(reports) == 1:
+        rows = {"by": [row for part in parts for row in part.rows()]} if parts else {}
+        answer("\n\n".join(map(str, [reports[0], *parts])), summary(reports[0]) | rows, as_json=as_json)
+        return
+    from limner.evaluation import compare
+
+    with progress(f"comparing {len(reports)} systems", "results") as step:
+        compared = compare(reports, progress=step)
+    data = {"reports": [summary(report) for report in reports], "comparison": compared.describe()}
+    answer("\n\n".join(map(str, [*reports, compared])), data, as_json=as_json)
+
+
+def refuse_unknown(measures: str | None) -> None:
+    """Refuses an unknown measure before anything is read or trained."""
+    from limner.evaluation.measures import parse
+
+    if measures is not None:
+        parse(measures)
+
+
+@contextmanager
+def labels_of(store: str | None) -> Iterator[Store | None]:
+    """The store of labels for estimates, if one was given."""
+    if store is None:
+        yield None
+        return
+    from limner.annotate.store import open_store
+
+    with open_store(store, create=False) as opened_store:
+        yield opened_store
+
+
+def _opened(
+    spec: str | None, way: SystemOptions, per_image: int | None, split: str | None, loaded: Callable[[], Collection]
+) -> tuple[object, Collection | Judgements, list[str], Any]:
+    """The system, the judgements, notes, and a function for the scores and collection of another split."""
+    if per_image is not None:
+        whole = way.collection_in_order(per_image)
+        return way.open_on(whole, whole).source, whole, [], partial(_on, way, whole)
+    if way.kind == "runs" and is_qrels(str(spec)):
+        return *_qrels(str(spec), way.runs), None
+    whole = loaded()
+    opened = way.open(whole, split)
+    return opened.source, opened.collection, list(opened.notes), partial(_on, way, whole)
+
+
+def _parts(report: Report, truth: Any, fields: list[str]) -> list[Breakdown]:
+    """The breakdowns by the requested fields."""
+    from limner.core.collection import Collection
+    from limner.evaluation import breakdown
+
+    if fields and not isinstance(truth, Collection):
+        raise typer.BadParameter("--by is for a collection: a qrels file has no fields")
+    return [breakdown(report, truth, field) for field in fields]
+
+
+def _on(way: SystemOptions, whole: Collection, split: str) -> tuple[object, Collection]:
+    """The scores of the same system on another split, and that split."""
+    if split not in whole.splits and split not in ("all", "val"):
+        there = ", ".join(whole.splits) or "none"
+        raise LimnerError(
+            f"-O tune={split}: {whole.name!r} has no split {split!r} (its splits: {there}); add a column 'split' "
+            f"to its table, choose another split, or set the options explicitly, as in --correct 'csls(k=10)'"
+        )
+    opened = way.open(whole, split)
+    return opened.source, opened.collection
+
+
+def _beside(truth: object, files: list[Path]) -> dict[str, Judgements] | None:
+    """The extra judgements for a collection."""
+    from limner.core.judgements import Judgements
+    from limner.evaluation.partial_judgements import read_judgements
+
+    if files and isinstance(truth, Judgements):
+        raise typer.BadParameter("--judgements is for a COLLECTION, and this is a qrels file: give one of them")
+    return read_judgements(files) if files else None
+
+
+def _page_truth(truth: Any, judgements: dict[str, Judgements] | None) -> object:
+    """The collection with the extra judgements, for the HTML page."""
+    from limner.evaluation.partial_judgements import with_judgements
+
+    return truth if judgements is None else with_judgements(truth, judgements)[0]
+
+
+def _groups(file: str | None, truth: object) -> dict[str, str] | None:
+    from limner.core.judgements import Judgements
+    from limner.datasets.trec import read_groups
+
+    if file is None:
+        return None
+    if not isinstance(truth, Judgements):
+        raise typer.BadParameter(
+            "-O groups is for a qrels file: the texts of a collection are already grouped by image"
+        )
+    return read_groups(file)
+
+
+def _qrels(spec: str, runs: Sequence[str]) -> tuple[Source, Judgements, list[str]]:
+    from limner.cli.inputs import directed
+    from limner.datasets.trec import read_qrels
+
+    files, directions = directed(runs)
+    if directions:
+        raise typer.BadParameter(f"--run {runs[0]} with a qrels file: it has no images and texts; give the file alone")
+    if len(files) > 1:
+        raise typer.BadParameter(
+            f"got {len(files)} runs for one qrels file: evaluate them one by one with -o, then 'limner compare'"
+        )
+    path = Path(spec.removeprefix("qrels:"))
+    return read_run(files[0]), read_qrels(path, name=path.stem), []
+
+
+def _name(way: SystemOptions, correct: str | None) -> str:
+    """The default name of a system in a report: its name or file, plus its correction."""
+    return f"{way.label} + {correct}" if correct else way.label
+
+
+def _measured(source: Any, truth: Any, name: str, notes: list[str], how: dict[str, Any]) -> Report:
+    import limner
+    from limner.evaluation.inputs import directions
+
+    if isinstance(truth, limner.Collection):
+        source = directions(source, truth, "i2t" if _is_images_by_texts(source, truth) else None)
+    with progress(f"evaluating {name}") as told:
+        report = limner.evaluate(source, truth, name=name, progress=told, **how)
+        told.step("computing confidence intervals", "results")
+        for number, result in enumerate(report.results, start=1):
+            _ = result.interval  # it is kept; the printed and the saved report need it
+            told(number, len(report.results))
+    return replace(report, notes=(*report.notes, *notes))
+
+
+def _is_images_by_texts(source: object, truth: Collection) -> bool:
+    """Whether scores are images by texts, also if images and texts share ids; a correction may have turned them."""
+    from limner.scores import Scores
+
+    return isinstance(source, Scores) and all(query in truth.images.ids for query in source.queries)
+
+
+def _save(report: Report, truth: object, files: list[Path]) -> None:
+    from limner.core.collection import Collection
+
+    for file in files:
+        page = file.suffix.lower() == ".html" and isinstance(truth, Collection)
+        with progress(f"writing {file}"):
+            report.save(file, **({"collection": truth} if page else {}))
+    saved(files)
+
+
+def summary(report: Report) -> dict[str, object]:
+    """The report without its per-query values, which `-o FILE.json` contains."""
+    from limner.evaluation.tables import json_ready
+
+    return {
+        "system": report.system,
+        "collection": report.collection,
+        "results": [{k: v for k, v in row.items() if k not in ("system", "collection")} for row in report.rows()],
+        "hubs": {direction: hubs.describe() for direction, hubs in report.hubs.items()},
+        "settings": dict(report.settings),
+        "notes": list(report.notes),
+        "estimates": [json_ready(each.to_json()) for each in report.estimates],
+    }
