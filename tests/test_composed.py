@@ -147,7 +147,7 @@ def test_every_measure_equals_a_slow_loop(seed):
     made, images, texts = toy(9, seed=seed, queries=8)
     report = evaluate_composed(made, (images, texts), measures="R@1 R@3 MAP@1(capped) MAP@3(capped)", weight=0.3)
     for how in COMPOSITIONS:
-        vectors = composed(made, images, texts, how=how, weight=0.3)
+        vectors = composed(made, images, texts, composition=how, weight=0.3)
         for cut in (1, 3):
             assert report.value(how, f"R@{cut}").estimate == pytest.approx(slow(made, images, vectors, "R", cut))
             expected = slow(made, images, vectors, "MAP", cut)
@@ -260,7 +260,7 @@ def test_joint_spaces_of_systems_that_are_trained_now():
 def test_what_does_not_fit_is_refused():
     made, images, texts = toy()
     with pytest.raises(LimnerError, match="composition 'product'"):
-        composed(made, images, texts, how="product")
+        composed(made, images, texts, composition="product")
     with pytest.raises(LimnerError, match="weight=2"):
         composed(made, images, texts, weight=2)
     with pytest.raises(LimnerError, match="not in the pool"):

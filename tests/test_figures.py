@@ -31,7 +31,7 @@ def reports(world):
 @pytest.mark.parametrize("ending", MAGIC)
 @pytest.mark.parametrize("figure", ["recall", "measures", "hubs"])
 def test_every_figure_in_every_format(reports, tmp_path, figure, ending):
-    one, again = (reports[0].save(tmp_path / f"{n}{ending}", figure=figure, others=reports[1:]) for n in "ab")
+    one, again = (reports[0].save(tmp_path / f"{n}{ending}", figure=figure, other_reports=reports[1:]) for n in "ab")
     assert one.read_bytes().startswith(MAGIC[ending])
     assert one.read_bytes() == again.read_bytes(), "no date, no random names"
     assert set(REPORT_FIGURES) == {"recall", "measures", "hubs"}
@@ -86,7 +86,7 @@ def test_measures_that_only_another_view_has_get_no_empty_row(reports):
     first = next(r for r in reports[0].results if str(r.measure) == "R@1")
     extra = replace(first, view="judged", measure=limner.evaluation.measures.parse("R@3")[0])
     both = [Report(r.system, r.collection, (*r.results, extra)) for r in reports]
-    labels = [each.get_text() for each in both[0].figure("measures", others=both[1:]).axes[0].get_yticklabels()]
+    labels = [each.get_text() for each in both[0].figure("measures", other_reports=both[1:]).axes[0].get_yticklabels()]
     assert "R@1" in labels and "R@3" not in labels
 
 

@@ -28,7 +28,7 @@ from limner.evaluation.reports.page import (
     labels,
     ranks,
     render,
-    rivals,
+    system_comparison,
     words,
 )
 from limner.evaluation.reports.page.estimates import _agreement
@@ -97,7 +97,7 @@ def compared(report, others) -> limner.Comparison:
 
 @pytest.fixture(scope="module")
 def page(report, world, others, compared) -> str:
-    return render(report, collection=world, others=others, comparison=compared)
+    return render(report, collection=world, other_reports=others, comparison=compared)
 
 
 class Outline(HTMLParser):
@@ -163,7 +163,7 @@ def test_rank_bins_hold_every_query_once():
 def test_lorenz_curve_encloses_the_gini_coefficient():
     counts = np.random.default_rng(0).poisson(2, 120) ** 2
     hubs = limner.Hubs(limner.Ids([f"c{k}" for k in range(120)]), counts, 10)
-    x, y = zip(*hubness.lorenz_points(hubs, most=1000), strict=True)
+    x, y = zip(*hubness.lorenz_points(hubs, n_points=1000), strict=True)
     area = sum((x[i + 1] - x[i]) * (y[i] + y[i + 1]) / 2 for i in range(len(x) - 1))
     assert 1 - 2 * area == pytest.approx(hubs.gini)
 
@@ -194,7 +194,7 @@ def test_answers_counted_wrong_that_are_right_by_a_slow_loop(report, world):
     truth = Truth(world)
     assert (truth.base, truth.fuller) == ("pairs", ["complete"])
     for direction in ("i2t", "t2i"):
-        wrong, right = labels.redeemed(report, truth, "complete", direction)
+        wrong, right = labels.missed_positives(report, truth, "complete", direction)
         top, pairs, complete = (
             report.top[direction],
             world.judged("pairs", direction),
@@ -279,16 +279,16 @@ def test_a_bad_query_shows_what_it_should_have_found(report, world):
 
 def test_comparison_says_who_wins(world):
     good, bad = (system(world, seed, name=f"{seed}", noise=1 + seed, measures="R@1 MRR") for seed in (0, 2))
-    assert rivals.findings(good, limner.compare([good, good], samples=100)) == [
+    assert system_comparison.findings(good, limner.compare([good, good], samples=100)) == [
         f"No significant difference to “0 (2)” on any of {len(good.results)} numbers."
     ]
     comparison = limner.compare([bad, good], samples=2000, family="line")
-    verdicts = Counter(row.verdict for contest in rivals.contests(comparison) for row in contest.rows)
+    verdicts = Counter(row.verdict for contest in system_comparison.contests(comparison) for row in contest.rows)
     assert verdicts["worse"] == sum(bool(line.beaten(1)) for line in comparison.lines) > 0
     assert verdicts["better"] == 0
     of = f"{verdicts['worse']} of {len(good.results)} numbers"
-    assert rivals.findings(bad, comparison) == [f"Significantly worse than “0” on {of}, better on none."]
-    assert rivals.findings(good, comparison) == [f"Significantly better than “2” on {of}, worse on none."]
+    assert system_comparison.findings(bad, comparison) == [f"Significantly worse than “0” on {of}, better on none."]
+    assert system_comparison.findings(good, comparison) == [f"Significantly better than “2” on {of}, worse on none."]
 
 
 def test_numbers_that_were_not_tested_do_not_count_as_equal(world):
@@ -297,7 +297,9 @@ def test_numbers_that_were_not_tested_do_not_count_as_equal(world):
     comparison = limner.compare([cut, replace(cut, system="b")], samples=100)
     tested = sum(bool(line.differences) for line in comparison.lines)
     assert 0 < tested < len(comparison.lines)
-    assert rivals.findings(cut, comparison) == [f"No significant difference to “b” on any of {tested} numbers."]
+    assert system_comparison.findings(cut, comparison) == [
+        f"No significant difference to “b” on any of {tested} numbers."
+    ]
 
 
 def test_half_of_the_queries_are_not_said_to_find_what_most_never_find():
@@ -334,14 +336,14 @@ def test_undefined_agreement_is_said_in_words():
 
 
 def test_signs_are_written_out():
-    assert [rivals.signed(s) for s in ("3.0", "-3.0", "0.0", "-0.0")] == ["+3.0", "−3.0", "0.0", "0.0"]
+    assert [system_comparison.signed(s) for s in ("3.0", "-3.0", "0.0", "-0.0")] == ["+3.0", "−3.0", "0.0", "0.0"]
     assert (words.plain(limner.Measure("MedR"), math.inf), words.plain(limner.Measure("MedR"), math.nan)) == ("∞", "–")
 
 
 def test_agreement_over_queries_is_spearman(report):
     from scipy.stats import spearmanr
 
-    heat = rivals.agreement(report, None)[0]
+    heat = system_comparison.agreement(report, None)[0]
     a, b = heat.names.index("pairs R@5"), heat.names.index("complete MRR")
     x = report.find("R@5", direction="i2t", view="pairs").values
     y = report.find("MRR", direction="i2t", view="complete").values
@@ -350,7 +352,7 @@ def test_agreement_over_queries_is_spearman(report):
 
 def test_agreement_over_systems_is_the_comparisons(report, compared):
     names, matrix = compared.agreement
-    for heat, direction in zip(rivals.agreement(report, compared), ("i2t", "t2i"), strict=True):
+    for heat, direction in zip(system_comparison.agreement(report, compared), ("i2t", "t2i"), strict=True):
         at = [i for i, name in enumerate(names) if f" {direction} " in name]
         assert np.array_equal(np.array(heat.matrix), matrix[np.ix_(at, at)])
 
@@ -489,7 +491,7 @@ def test_nothing_from_outside_becomes_markup():
     few = "R@1 MedR"
     made = [system(evil, seed, name=f"system {EVIL}", measures=few) for seed in (0, 1, 2)]
     hostile, *rest = (replace(each, settings={"ties": EVIL, EVIL: EVIL}, notes=(EVIL,)) for each in made)
-    outline = Outline(render(hostile, collection=evil, others=rest))
+    outline = Outline(render(hostile, collection=evil, other_reports=rest))
     assert len(outline.of("script")) == 1
     assert outline.of("img") == []
     assert not [name for _, attributes in outline.elements for name in attributes if name.startswith("on")]
@@ -558,14 +560,16 @@ def test_images_that_do_not_open_are_told():
 
 
 def test_the_same_report_makes_the_same_page(report, world, others, compared, page):
-    assert render(report, collection=world, others=others, comparison=compared) == page
+    assert render(report, collection=world, other_reports=others, comparison=compared) == page
 
 
 def test_others_are_compared_when_no_comparison_is_given(world):
     a, b = (system(world, seed, name=f"s{seed}", measures="R@1") for seed in (0, 1))
-    html = render(a, others=[b])
+    html = render(a, other_reports=[b])
     line = limner.compare([a, b]).lines[0]
-    assert f'<span class="value">{rivals.signed(line.measure.show(line.differences[0].value))}</span>' in html
+    assert (
+        f'<span class="value">{system_comparison.signed(line.measure.show(line.differences[0].value))}</span>' in html
+    )
 
 
 def test_long_captions_are_cut_at_a_word():
@@ -606,12 +610,12 @@ def test_the_tables_of_queries_show_the_images(world):
 
 def test_every_query_is_in_the_table_or_in_its_data(world):
     report = system(world, 0)
-    few, every = (examples.query_tables(report, Truth(world), gallery.Gallery(world), most=n)[1] for n in (5, 500))
+    few, every = (examples.query_tables(report, Truth(world), gallery.Gallery(world), n_rows=n)[1] for n in (5, 500))
     further = json.loads(str(few.further))
     assert [q for q, *_ in few.rows] + [q for q, *_ in further] == [q for q, *_ in every.rows]
     assert [cells for _, _, cells, _ in further] == [[shown for shown, _ in cells] for _, _, cells, _ in every.rows[5:]]
     evil = collection(evil=True)
-    data = str(examples.query_tables(system(evil, 0), Truth(evil), gallery.Gallery(evil), most=5)[1].further)
+    data = str(examples.query_tables(system(evil, 0), Truth(evil), gallery.Gallery(evil), n_rows=5)[1].further)
     assert "<" not in data and EVIL in json.loads(data)[0][1]
 
 

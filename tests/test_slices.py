@@ -96,15 +96,15 @@ def test_false_discovery_is_the_definition():
 
 def test_a_planted_group_is_found_and_the_others_are_not(report, world):
     found = slices(report, world, by=("camera", "length", "objects"), min_size=15)
-    weak = {(each.by, each.name, each.direction) for each in found.found if each.verdict == "weaker"}
+    weak = {(each.by, each.name, each.direction) for each in found.marked if each.verdict == "weaker"}
     assert {("camera", "old", "t2i"), ("camera", "old", "i2t")} <= weak
-    assert {each.by for each in found.found} == {"camera"}
+    assert {each.by for each in found.marked} == {"camera"}
     first = found.slices[0]
     result = report.find("R@1", direction=first.direction, view=first.view)
     old = [world.images.field("camera")[world.images.ids.index(_image(world, q))] == "old" for q in result.queries]
     assert first.value == pytest.approx(result.values[old].mean())
     assert first.rest == pytest.approx(result.values[~np.array(old)].mean())
-    assert -1 <= first.apart.low <= first.difference < first.apart.high < 0
+    assert -1 <= first.difference_interval.low <= first.difference < first.difference_interval.high < 0
     assert first.interval.low <= first.value <= first.interval.high
 
 

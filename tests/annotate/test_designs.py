@@ -24,7 +24,7 @@ from limner.annotate.store.tasks import lease
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.evaluation.measures import Measure
-from limner.evaluation.reports.page.rivals import contests
+from limner.evaluation.reports.page.system_comparison import contests
 
 N = 120
 

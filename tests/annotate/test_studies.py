@@ -86,7 +86,9 @@ def test_compare_shows_the_difference_under_the_complete_truth(labelled, mode):
     sides = [s.T for s in systems.values()]
     assert found.estimate == difference(labelled, *sides, made, "R@1", direction="t2i", mode=mode)
     assert found.estimate.low <= true_difference() <= found.estimate.high
-    assert found.given == pytest.approx(both[0].value("R@1", direction="t2i") - both[1].value("R@1", direction="t2i"))
+    assert found.change_by_pairs == pytest.approx(
+        both[0].value("R@1", direction="t2i") - both[1].value("R@1", direction="t2i")
+    )
     text = str(compared)
     assert "estimated, text -> image" in text and f"{mode} intervals" in text and str(found) in text
     (row,) = [row for row in compared.rows() if row["view"] == "estimated"]

@@ -58,7 +58,9 @@ def address(tmp_path_factory) -> str:
     hostile = limner.Collection(f"scenes {EVIL}", world.images, texts, world.judgements, extra=world.extra)
     report, *others = [_system(hostile, seed, name) for seed, name in enumerate(("first", EVIL, "third"))]
     path = tmp_path_factory.mktemp("page") / "report.html"
-    report.save(path, collection=hostile, others=others, comparison=limner.compare([report, *others], samples=500))
+    report.save(
+        path, collection=hostile, other_reports=others, comparison=limner.compare([report, *others], samples=500)
+    )
     return path.as_uri()
 
 

@@ -103,7 +103,7 @@ def _drawn(world: Collection, told: Progress) -> Collection:
 
 def _write(folder: Path, reports: Sequence[Report], compared: Comparison, collection: Collection) -> None:
     better, baseline = reports
-    better.save(folder / "report.html", collection=collection, others=[baseline], comparison=compared)
+    better.save(folder / "report.html", collection=collection, other_reports=[baseline], comparison=compared)
     better.save(folder / "report.json")
     baseline.save(folder / "baseline.json")
     compared.save(folder / "comparison.json")

@@ -57,11 +57,11 @@ def trainer_callback(
             was_training = model.training
             model.eval()
             try:
-                found = {f"{prefix}{name}": value for name, value in measured(self.meter, feed(model)).items()}
+                metrics = {f"{prefix}{name}": value for name, value in measured(self.meter, feed(model)).items()}
             finally:
                 model.train(was_training)
-            given.get("metrics", {}).update(found)
-            state.log_history.append({**found, "epoch": state.epoch, "step": state.global_step})
+            given.get("metrics", {}).update(metrics)
+            state.log_history.append({**metrics, "epoch": state.epoch, "step": state.global_step})
 
     return RetrievalCallback()
 
@@ -130,13 +130,13 @@ def measured(meter: RetrievalMeter, batches: Iterable[Batch]) -> dict[str, float
     return meter.compute()
 
 
-def _batch(given: object) -> dict[str, Any]:
-    known = ("image_vectors", "text_vectors", "images", "owners")
-    if not isinstance(given, Mapping) or not {"image_vectors", "text_vectors"} <= set(given) <= set(known):
-        got = sorted(map(str, given)) if isinstance(given, Mapping) else type(given).__name__
-        raise LimnerError(f"a batch of vectors: got {got}, expected a dict of image_vectors and text_vectors, and of "
-                          "images and owners where texts and images do not come in pairs")  # fmt: skip
-    return dict(given)
+def _batch(batch: object) -> dict[str, Any]:
+    names = ("image_vectors", "text_vectors", "images", "owners")
+    if not isinstance(batch, Mapping) or not {"image_vectors", "text_vectors"} <= set(batch) <= set(names):
+        received = sorted(map(str, batch)) if isinstance(batch, Mapping) else type(batch).__name__
+        raise LimnerError(f"a batch of vectors: got {received}, expected a dict of image_vectors and text_vectors, and "
+                          "of images and owners where texts and images do not come in pairs")  # fmt: skip
+    return dict(batch)
 
 
 def _library(*names: str) -> ModuleType:

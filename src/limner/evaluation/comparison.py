@@ -168,18 +168,18 @@ class Comparison(TableReport):
 
     def line(self, measure: str | Measure, *, direction: str | None = None, view: str | None = None) -> Line:
         """The only matching line."""
-        wanted = written(measure, self.lines)
-        found = [
+        name = written(measure, self.lines)
+        matches = [
             n
             for n in self.lines
-            if str(n.measure) == wanted and direction in (None, n.direction) and view in (None, n.view)
+            if str(n.measure) == name and direction in (None, n.direction) and view in (None, n.view)
         ]
-        if len(found) != 1:
+        if len(matches) != 1:
             raise LimnerError(
-                f"{len(found)} lines match {wanted} ({direction or 'any direction'}, {view or 'any view'}): "
+                f"{len(matches)} lines match {name} ({direction or 'any direction'}, {view or 'any view'}): "
                 "choose a direction and a view"
             )
-        return found[0]
+        return matches[0]
 
     @cached_property
     def agreement(self) -> tuple[list[str], FloatArray]:
@@ -252,11 +252,11 @@ def compare(
     """
     if len(reports) < 2:
         raise LimnerError(f"got {len(reports)} report to compare: expected two or more")
-    for what, value, known in (("test", test, TESTS), ("family", family, FAMILIES)):
-        if value not in known:
-            raise UnknownName(what, value, known)
+    for option, value, values in (("test", test, TESTS), ("family", family, FAMILIES)):
+        if value not in values:
+            raise UnknownName(option, value, values)
     keyed = [{r.key: r for r in report.results} for report in reports]
-    shared = [key for key in keyed[0] if all(key in other for other in keyed[1:])]
+    shared = [key for key in keyed[0] if all(key in results for results in keyed[1:])]
     if not shared:
         raise LimnerError(
             "the reports share no measure (view, direction and measure must be equal): "
@@ -268,11 +268,11 @@ def compare(
             f"the reports are not comparable: {'; '.join(different)}. Evaluate all systems with the same settings, or "
             "compare them anyway with allow_different=True (--allow-different), which notes it"
         )
-    made = [_line([k[key] for k in keyed], test, samples, seed) for key in counting(shared, progress)]
-    lines = _corrected(made, family)
+    raw_lines = [_line([k[key] for k in keyed], test, samples, seed) for key in counting(shared, progress)]
+    lines = _corrected(raw_lines, family)
     notes = [*different, *_notes(reports, keyed, shared), *_test_notes(lines, test)]
-    found, told = _estimated(reports, labels, collection, mode)
-    return Comparison(system_names(reports), lines, (*notes, *told), level, family, found)
+    estimates, estimate_notes = _estimated(reports, labels, collection, mode)
+    return Comparison(system_names(reports), lines, (*notes, *estimate_notes), level, family, estimates)
 
 
 def _estimated(
@@ -282,18 +282,19 @@ def _estimated(
     if labels is None:
         lost = any(getattr(report, "estimates", ()) for report in reports)
         return (), [ESTIMATES_LOST] if lost else []
-    found = estimated_differences(labels, [getattr(report, "top", {}) for report in reports], collection, mode)
-    if not found:
+    estimates = estimated_differences(labels, [getattr(report, "top", {}) for report in reports], collection, mode)
+    if not estimates:
         raise LimnerError(
             "labels: the store has no design for a direction that all reports keep lists of; create one with 'limner "
             "annotate plan'"
         )
-    how = "to be looked at once" if mode == "fixed" else "may be looked at after every answer"
-    most = max(e.labels for each in found for e in each.values)
-    return found, [
+    looks = "to be looked at once" if mode == "fixed" else "may be looked at after every answer"
+    n_labels = max(e.labels for each in estimates for e in each.values)
+    return estimates, [
         f"estimated: differences under the complete truth of this collection, for the queries with a given match, from "
-        f"up to {most:,} labels, {mode} "
-        f"intervals ({how}); *: 0 is outside the interval, corrected over these {len(found)} comparisons (Bonferroni)"
+        f"up to {n_labels:,} labels, {mode} "
+        f"intervals ({looks}); *: 0 is outside the interval, corrected over these {len(estimates)} comparisons "
+        "(Bonferroni)"
     ]
 
 
@@ -305,23 +306,23 @@ def system_names(reports: Sequence[Evaluated]) -> tuple[str, ...]:
 
 def _different(reports: Sequence[Evaluated], shared: list[tuple[str, str, str]]) -> list[str]:
     """Differences in the settings that make the numbers incomparable."""
-    found = []
+    problems = []
     names = list(dict.fromkeys(r.collection for r in reports))
     if len(names) > 1:
-        found.append(f"the collections are {' and '.join(map(repr, names))}")
+        problems.append(f"the collections are {' and '.join(map(repr, names))}")
     for setting in ("ties", "unretrieved"):
         values = sorted({str(r.settings[setting]) for r in reports if setting in r.settings})
         if len(values) > 1:
-            found.append(f"{setting} is {' in one and '.join(map(repr, values))} in another")
+            problems.append(f"{setting} is {' in one and '.join(map(repr, values))} in another")
     for view in dict.fromkeys(f"{view} {direction}" for view, direction, _ in shared):
         if len(_values(reports, "truth", view)) > 1:
-            found.append(f"what is relevant under {view} differs")
+            problems.append(f"what is relevant under {view} differs")
     for direction in dict.fromkeys(direction for _, direction, _ in shared):
         sizes = sorted(_values(reports, "pool", direction))
         if len(sizes) > 1:
             listed = " in one and ".join(f"{size:,}{' candidates' if size == sizes[0] else ''}" for size in sizes)
-            found.append(f"{direction} was ranked against {listed} in another")
-    return found
+            problems.append(f"{direction} was ranked against {listed} in another")
+    return problems
 
 
 def _values(reports: Sequence[Evaluated], setting: str, key: str) -> set[Any]:
@@ -350,26 +351,26 @@ def _notes(
 
 
 def _test_notes(lines: Sequence[Line], test: str) -> list[str]:
-    others = sum(not d.test.method.startswith("McNemar") for line in lines for d in line.differences)
-    if test != "mcnemar" or not others:
+    n_randomised = sum(not d.test.method.startswith("McNemar") for line in lines for d in line.differences)
+    if test != "mcnemar" or not n_randomised:
         return []
-    return [f"mcnemar is for hits and misses: {others} comparisons of other values are by randomisation"]
+    return [f"mcnemar is for hits and misses: {n_randomised} comparisons of other values are by randomisation"]
 
 
 def _line(results: Sequence[Result], test: str, samples: int, seed: int) -> Line:
     first = results[0]
-    results = [first, *(paired(first, other) for other in results[1:])]
+    results = [first, *(paired(first, result) for result in results[1:])]
     pairs = [(a, b) for a, b in itertools.combinations(range(len(results)), 2) if comparable(results[a], results[b])]
     tests = [paired_test(results[a], results[b], test=test, samples=samples, seed=seed) for a, b in pairs]
     adjusted = holm([t.p_value for t in tests]).tolist() if tests else []
-    found = [
+    differences = [
         _difference((a, results[a]), (b, results[b]), t, p) for (a, b), t, p in zip(pairs, tests, adjusted, strict=True)
     ]
-    return Line(first.view, first.direction, first.measure, tuple(r.value for r in results), tuple(found))
+    return Line(first.view, first.direction, first.measure, tuple(r.value for r in results), tuple(differences))
 
 
-def _difference(one: tuple[int, Result], other: tuple[int, Result], test: PairedTest, p: float) -> Difference:
-    (a, first), (b, second) = one, other
+def _difference(one: tuple[int, Result], rival: tuple[int, Result], test: PairedTest, p: float) -> Difference:
+    (a, first), (b, second) = one, rival
     value, interval = first.value - second.value, first.difference(second)
     return Difference(a, b, value, interval, test, float(p), float(p), effect_size(first, second))
 

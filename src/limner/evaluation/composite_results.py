@@ -49,8 +49,8 @@ def _unit_names(units: IntArray, parts: Sequence[Result], image: Sequence[IntArr
         return names
     lone = {
         int(unit): part.queries[int(at)]
-        for part, own in zip(parts, image, strict=True)
-        for at, unit in zip(np.flatnonzero(own >= len(images)), own[own >= len(images)], strict=True)
+        for part, clusters in zip(parts, image, strict=True)
+        for at, unit in zip(np.flatnonzero(clusters >= len(images)), clusters[clusters >= len(images)], strict=True)
     }
     new = [f"text {lone[int(unit)]}" for unit in units[units >= len(images)]]
     return Ids([*names, *(f"{name} without image" if name in images else name for name in new)], what="image")

@@ -63,16 +63,16 @@ class Estimated:
 
     def to_json(self) -> dict[str, object]:
         """Plain values."""
-        kept = {name: getattr(self, name) for name in _PLAIN}
-        return {**kept, "measure": str(self.measure), "estimate": asdict(self.estimate)}
+        fields = {name: getattr(self, name) for name in _PLAIN}
+        return {**fields, "measure": str(self.measure), "estimate": asdict(self.estimate)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], traits: Mapping[str, object]) -> Estimated:
         """The inverse of `to_json`; the traits describe a measure that is not built in."""
         values = {**content, "measure": Measure.foreign(content["measure"], traits)}
-        kept = content["estimate"]  # JSON has no NaN: exact numbers have no design effect
-        unsure = {name: float(kept[name]) for name in ("value", "variance", "effect")}
-        return cls(**{**values, "estimate": Estimate(**{**kept, **unsure})})
+        estimate = content["estimate"]  # JSON has no NaN: exact numbers have no design effect
+        unsure = {name: float(estimate[name]) for name in ("value", "variance", "effect")}
+        return cls(**{**values, "estimate": Estimate(**{**estimate, **unsure})})
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class EstimatedDifference:
     significant: bool
 
     @property
-    def given(self) -> float:
+    def change_by_pairs(self) -> float:
         """The difference with the given positives only."""
         return self.values[0].given - self.values[1].given
 
@@ -108,35 +108,35 @@ class EstimatedDifference:
 
     def row(self, systems: Sequence[str]) -> dict[str, object]:
         """A flat record with the columns of a comparison: an interval, but no test."""
-        e, (one, other) = self.estimate, self.values
+        e, (one, second) = self.estimate, self.values
         return {
             "view": VIEW, "direction": self.direction, "measure": str(self.measure),
             "a": systems[self.a], "b": systems[self.b], "value_a": _or_none(one.estimate.value),
-            "value_b": _or_none(other.estimate.value), "difference": _or_none(e.value), "low": e.low, "high": e.high,
+            "value_b": _or_none(second.estimate.value), "difference": _or_none(e.value), "low": e.low, "high": e.high,
             "p": None, "p_holm": None, "p_holm_table": None,
-            "significant": self.significant, "test": f"{e.mode} interval from {max(one.labels, other.labels)} labels",
+            "significant": self.significant, "test": f"{e.mode} interval from {max(one.labels, second.labels)} labels",
             "effect": None,
         }  # fmt: skip
 
 
-def _number(show: Callable[[float], str], found: Estimate) -> str:
+def _number(show: Callable[[float], str], estimate: Estimate) -> str:
     """The estimate before its interval; nothing if pairs outside the design decide a part of it."""
-    return "" if math.isnan(found.value) else f"{show(found.value)} "
+    return "" if math.isnan(estimate.value) else f"{show(estimate.value)} "
 
 
 def _or_none(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _way(labels: object, what: str) -> Callable[..., Any]:
+def _label_function(labels: object, role: str) -> Callable[..., Any]:
     """A function that the labels provide."""
-    how = getattr(labels, what, None)
-    if how is None:
+    provider = getattr(labels, role, None)
+    if provider is None:
         raise LimnerError(
             f"labels: got {type(labels).__name__}, expected a store of answers (limner.annotate.open_store)"
         )
-    found: Callable[..., Any] = ESTIMATORS.find(how) if isinstance(how, str) else how
-    return found
+    function: Callable[..., Any] = ESTIMATORS.find(provider) if isinstance(provider, str) else provider
+    return function
 
 
 def _known_mode(mode: str) -> str:
@@ -153,31 +153,31 @@ def estimated(
     mode: str,
 ) -> tuple[tuple[Estimated, ...], list[str]]:
     """Estimates from the labels, with notes."""
-    found, notes = _way(labels, "estimator")(labels, sources, truth, measures, mode=_known_mode(mode))
-    return tuple(found), list(notes)
+    estimates, notes = _label_function(labels, "estimator")(labels, sources, truth, measures, mode=_known_mode(mode))
+    return tuple(estimates), list(notes)
 
 
 def estimated_differences(
     labels: object, lists: Sequence[Mapping[str, object]], collection: Collection | None, mode: str
 ) -> tuple[EstimatedDifference, ...]:
     """The difference of every pair of systems, estimated from the labels; lists are given by direction."""
-    return tuple(_way(labels, "comparer")(labels, lists, collection, mode=_known_mode(mode)))
+    return tuple(_label_function(labels, "comparer")(labels, lists, collection, mode=_known_mode(mode)))
 
 
 def described(labels: object, directions: Iterable[str], collection: Collection) -> dict[str, object]:
     """The description of the labels for the settings of a report; empty if they have none."""
     if getattr(labels, "describer", None) is None:
         return {}
-    return {"labels": _way(labels, "describer")(labels, directions, collection)}
+    return {"labels": _label_function(labels, "describer")(labels, directions, collection)}
 
 
-def estimate_rows(found: Sequence[Estimated], directions: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
+def estimate_rows(estimates: Sequence[Estimated], directions: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
     """A table with measures as rows and directions as columns; each value has its interval and the given value."""
-    there = [d for d in directions if any(e.direction == d for e in found)]
-    labels = {d: max(e.labels for e in found if e.direction == d) for d in there}
-    rows = [(VIEW, *(f"{directions[d]} ({labels[d]:,} labels)" for d in there))]
-    for measure in dict.fromkeys(e.measure for e in found):
-        by = {e.direction: e for e in found if e.measure == measure}
-        cells = (f"{by[d]} (given: {measure.show(by[d].given)})" if d in by else "" for d in there)
+    measured = [d for d in directions if any(e.direction == d for e in estimates)]
+    labels = {d: max(e.labels for e in estimates if e.direction == d) for d in measured}
+    rows = [(VIEW, *(f"{directions[d]} ({labels[d]:,} labels)" for d in measured))]
+    for measure in dict.fromkeys(e.measure for e in estimates):
+        by = {e.direction: e for e in estimates if e.measure == measure}
+        cells = (f"{by[d]} (given: {measure.show(by[d].given)})" if d in by else "" for d in measured)
         rows.append((str(measure), *cells))
     return tuple(rows)

@@ -20,7 +20,7 @@ from limner.core.version import VERSION
 from limner.evaluation.composite_results import composite_results
 from limner.evaluation.estimated import described, estimated
 from limner.evaluation.folds import Folds
-from limner.evaluation.inputs import Source, directions, understood
+from limner.evaluation.inputs import Source, directions, evaluation_inputs
 from limner.evaluation.measures import DEFAULT, Measure, MeasureKind, parse
 from limner.evaluation.missing_queries import unjudged_queries, without_missing
 from limner.evaluation.partial_judgements import (
@@ -33,7 +33,7 @@ from limner.evaluation.partial_judgements import (
     with_judgements,
 )
 from limner.evaluation.placements import NEVER, Placements, RankOptions, RankRequest, place
-from limner.evaluation.protocols import View, fitting, undefined_notes, views
+from limner.evaluation.protocols import View, undefined_notes, views, with_defined_measures
 from limner.evaluation.query_clusters import clusters_of
 from limner.evaluation.reports.report import Report
 from limner.evaluation.results import Result, without_interval
@@ -101,7 +101,7 @@ def evaluate(
     progress = as_progress(progress)
     parsed = None if measures is None else parse(measures)
     options = RankOptions(ties, unretrieved, missing, keep, workers, progress)
-    system, truth = understood(system, truth, per_image=per_image)
+    system, truth = evaluation_inputs(system, truth, per_image=per_image)
     if isinstance(truth, Judgements):
         _refuse_with_judgements(direction=direction, protocol=protocol, judgements=judgements, labels=labels)
         return _evaluate_run(system, truth, parsed or DEFAULT, groups, name, options)
@@ -112,7 +112,7 @@ def evaluate(
         truth, further, judgement_notes = with_judgements(truth, judgements)
         requested += [replace(view, measures=parsed or DEFAULT) for view in further]
         notes += judgement_notes
-    requested = fitting(requested, truth)
+    requested = with_defined_measures(requested, truth)
     sources = directions(system, truth, direction)
     judged = {(v.name, d): _judged(v, truth, d) for v in requested for d in v.directions if d in sources}
     results, top, pass_notes = _measured(sources, requested, judged, truth, options)
@@ -149,15 +149,16 @@ def _measured(
     notes: list[str] = []
     folds = {view.folds: Folds(truth, view.folds) if view.folds else None for view in requested}
     for direction, source in sources.items():
-        here = [v for v in requested if direction in v.directions]
-        named = [(f"{v.name} ({direction})", judged[v.name, direction]) for v in here]
+        in_direction = [v for v in requested if direction in v.directions]
+        named = [(f"{v.name} ({direction})", judged[v.name, direction]) for v in in_direction]
         ranked, relevance, query_notes = _with_same_queries(source, named, options.missing)
         requests = [
-            _request(v, j, truth, ranked, direction, folds[v.folds]) for v, j in zip(here, relevance, strict=True)
+            _request(v, j, truth, ranked, direction, folds[v.folds])
+            for v, j in zip(in_direction, relevance, strict=True)
         ]
         placed, best = _placed(ranked, requests, options)
         notes += [*_source_notes(source), *query_notes]
-        for view, placements in zip(here, placed, strict=True):
+        for view, placements in zip(in_direction, placed, strict=True):
             results += _results(view, direction, placements, truth, folds[view.folds])
             notes += _outside_note(view, direction, placements)
             notes += pool_notes(view, truth, direction, ranked.candidates) if view.pool else []
@@ -184,8 +185,8 @@ def _placed(
     """One pass over the scores, whose progress tells what is ranked."""
     if isinstance(source, CorrectedScores):
         gather_first(source, options.progress)
-    what = f"ranking {len(source.candidates):,} candidates for {len(source.queries):,} queries"
-    step = options.progress.step(what, "queries", total=len(source.queries), main=True)
+    step_name = f"ranking {len(source.candidates):,} candidates for {len(source.queries):,} queries"
+    step = options.progress.step(step_name, "queries", total=len(source.queries), main=True)
     return place(source, requests, replace(options, progress=step))
 
 
@@ -276,7 +277,7 @@ def _request(
         if folds is None and all(each.all() for each in inside):
             depth = depth_seen(judgements, view.measures, len(source.candidates))
             return RankRequest(judgements, outside=view.outside, depth=depth)
-        numbers = [np.where(within, number, -1) for within, number in zip(inside, numbers, strict=True)]
+        numbers = [np.where(is_inside, number, -1) for is_inside, number in zip(inside, numbers, strict=True)]
     return RankRequest(judgements, numbers[0], numbers[1], view.outside, depth_seen(judgements, view.measures, 0))
 
 
@@ -299,12 +300,12 @@ def depth_seen(judgements: Judgements, measures: Iterable[Measure], pool: int) -
     (array([20]), None)
     """
     partly = bool((judgements.grades <= 0).any())
-    many = np.count_nonzero(judgements.counts) * pool**2 > MOST_CELLS
+    is_large = np.count_nonzero(judgements.counts) * pool**2 > MOST_CELLS
     cut = USUAL_CUT
     for measure in (part for m in measures for part in (m.parts or (m,))):
         kind, graded = measure.kind, "min_grade" in measure.kind.options and bool(measure.option("min_grade"))
         sees_few = kind.sees == "R" or (kind.sees == "k" and measure.k is not None) or kind.rank
-        counts_all = partly and kind.needs_total and not kind.judged and (graded or not many)
+        counts_all = partly and kind.needs_total and not kind.judged and (graded or not is_large)
         if not sees_few or counts_all or (kind.rank and graded):
             return None
         cut = max(cut, measure.k or 0)
@@ -343,14 +344,14 @@ def _result(
     kind: str = "",
 ) -> Result:
     counted = measure.counted(placements)
-    own = None if clusters is None else clusters[placements.queries.find(counted.queries)]
+    own_clusters = None if clusters is None else clusters[placements.queries.find(counted.queries)]
     values, pool = measure(placements), int(counted.pool.max(initial=0))
     in_folds = None if folds is None else folds.of(counted.queries, kind)
     reach = None
     if placements.partly_judged:
         reach = possible(placements, measure, values, None if folds is None else lambda ids: folds.of(ids, kind))
     return Result(
-        view, direction, measure, counted.queries, values, own, in_folds, counted.left_out,
+        view, direction, measure, counted.queries, values, own_clusters, in_folds, counted.left_out,
         possible=reach, pool=pool if 0 < pool < NEVER else None,
     )  # fmt: skip
 

@@ -38,8 +38,8 @@ class Hubs:
             raise LimnerError(
                 f"hubs at {k} from a ranking of depth {ranking.depth}: expected 1 to {ranking.depth}; rank deeper"
             )
-        near = ranking.indices[:, :k]
-        counts = np.bincount(near[near >= 0].ravel(), minlength=len(ranking.candidates))
+        neighbours = ranking.indices[:, :k]
+        counts = np.bincount(neighbours[neighbours >= 0].ravel(), minlength=len(ranking.candidates))
         return cls(ranking.candidates, counts.astype(np.int64), k)
 
     @cached_property

@@ -22,7 +22,7 @@ Source = Scores | Ranking
 EXPECTED = "expected Scores, a Ranking, a model, or a mapping from 'i2t' and 't2i' to scores or rankings"
 
 
-def understood(
+def evaluation_inputs(
     system: Any, truth: Any, *, per_image: int | None = None, progress: ProgressLike = None
 ) -> tuple[object, Collection | Judgements]:
     """Converts system and truth to the types that `evaluate` works on.
@@ -35,7 +35,7 @@ def understood(
         progress: Passed to an encoder.
     """
     progress = as_progress(progress)
-    system, truth = (given.collect() if is_lazy(given) else given for given in (system, truth))
+    system, truth = (argument.collect() if is_lazy(argument) else argument for argument in (system, truth))
     if _are_vectors(system) and _are_vectors(truth):
         return _aligned(system, truth, 1 if per_image is None else per_image)
     if per_image is not None:
@@ -57,11 +57,11 @@ def understood(
     return _on(system, truth, progress), truth
 
 
-def _are_vectors(given: object) -> bool:
-    if isinstance(given, (Embeddings, Scores, Collection, Mapping)):
-        return isinstance(given, Embeddings)
-    named = named_vectors(given)
-    return is_matrix(given if named is None else named[1])
+def _are_vectors(argument: object) -> bool:
+    if isinstance(argument, (Embeddings, Scores, Collection, Mapping)):
+        return isinstance(argument, Embeddings)
+    named = named_vectors(argument)
+    return is_matrix(argument if named is None else named[1])
 
 
 def _aligned(images: object, texts: object, per_image: int) -> tuple[Scores, Collection]:
@@ -93,31 +93,31 @@ NAMES = {
 """The names of columns in tables of runs and judgements, in limner and other programs."""
 
 
-def _is_listed(given: object) -> bool:
+def _is_listed(argument: object) -> bool:
     """Whether the input is a table of runs or judgements, or a list of (query, candidate[, number])."""
-    columns = [str(name) for name in getattr(given, "column_names", getattr(given, "columns", ()))]
+    columns = [str(name) for name in getattr(argument, "column_names", getattr(argument, "columns", ()))]
     if columns:
         return all(any(name in columns for name in NAMES[role]) for role in ("query", "candidate"))
-    first = given[0] if isinstance(given, (list, tuple)) and len(given) else None
+    first = argument[0] if isinstance(argument, (list, tuple)) and len(argument) else None
     return isinstance(first, (list, tuple)) and len(first) in (2, 3) and isinstance(first[0], str)
 
 
-def _triples(given: object) -> list[tuple[object, object, float]]:
+def _triples(table: object) -> list[tuple[object, object, float]]:
     """Yields (query, candidate, number); the number is 1 if there is none."""
-    if isinstance(given, (list, tuple)):
-        return [(row[0], row[1], _number(row[2], row[1]) if len(row) > 2 else 1.0) for row in given]
-    found = []
-    for row in rows(given):
+    if isinstance(table, (list, tuple)):
+        return [(row[0], row[1], _number(row[2], row[1]) if len(row) > 2 else 1.0) for row in table]
+    triples = []
+    for row in rows(table):
         query, candidate, number = (next((row[n] for n in names if n in row), None) for names in NAMES.values())
-        found.append((query, candidate, 1.0 if number is None else _number(number, candidate)))
-    return found
+        triples.append((query, candidate, 1.0 if number is None else _number(number, candidate)))
+    return triples
 
 
-def _number(given: Any, candidate: object) -> float:
+def _number(value: Any, candidate: object) -> float:
     try:
-        return float(given)
+        return float(value)
     except (TypeError, ValueError) as error:
-        raise LimnerError(f"the number of candidate {candidate!r} is {given!r}: expected a grade or a score") from error
+        raise LimnerError(f"the number of candidate {candidate!r} is {value!r}: expected a grade or a score") from error
 
 
 def _by_query(triples: list[tuple[object, object, float]]) -> dict[str, dict[str, float]]:
@@ -127,17 +127,17 @@ def _by_query(triples: list[tuple[object, object, float]]) -> dict[str, dict[str
     return run
 
 
-def _judgements(given: Mapping[object, object]) -> Judgements:
+def _judgements(grades: Mapping[object, object]) -> Judgements:
     """Judgements in common formats: {query: {candidate: grade}}, or {query: [relevant candidates]}."""
     pairs = []
-    for query, judged in given.items():
+    for query, judged in grades.items():
         if isinstance(judged, (str, bytes)) or not hasattr(judged, "__iter__"):
             raise LimnerError(
                 f"judgements of query {query!r} are {judged!r}: expected {{candidate: grade}} or a list of candidates"
             )
         graded = judged if isinstance(judged, Mapping) else dict.fromkeys(judged, 1.0)
         pairs += [(query, candidate, float(grade)) for candidate, grade in graded.items()]
-    return Judgements.from_pairs(pairs, queries=list(given), name="judgements")
+    return Judgements.from_pairs(pairs, queries=list(grades), name="judgements")
 
 
 def _on(system: Any, truth: Collection, progress: Progress) -> object:
@@ -174,31 +174,31 @@ def directions(
         if unknown:
             raise LimnerError(f"directions {shown(unknown)}: expected 'i2t' (image queries) and 't2i' (text queries)")
         _refuse_swapped(system, collection)
-        return {towards: system[towards] for towards in ("i2t", "t2i") if towards in system}
+        return {d: system[d] for d in ("i2t", "t2i") if d in system}
     if not isinstance(system, (Scores, Ranking)):
         raise LimnerError(f"got {type(system).__name__}: {EXPECTED}")
-    towards = direction_of(system, collection, direction)
+    inferred = direction_of(system, collection, direction)
     if isinstance(system, Ranking):
-        return {towards: system}
-    return {"i2t": system, "t2i": system.T} if towards == "i2t" else {"i2t": system.T, "t2i": system}
+        return {inferred: system}
+    return {"i2t": system, "t2i": system.T} if inferred == "i2t" else {"i2t": system.T, "t2i": system}
 
 
 def _refuse_swapped(system: Mapping[str, Source], collection: Collection) -> None:
     """Refuses a mapping whose ids show that its two directions are swapped."""
     sides = {"i2t": (collection.images, collection.texts), "t2i": (collection.texts, collection.images)}
-    for towards, source in system.items():
-        (own, other), ids = sides[towards], source.queries
-        if not _all_in(ids, own.ids) and _all_in(ids, other.ids):
+    for direction, source in system.items():
+        (queries, candidates), ids = sides[direction], source.queries
+        if not _all_in(ids, queries.ids) and _all_in(ids, candidates.ids):
             raise LimnerError(
-                f"{towards!r} has queries ({shown(ids, most=2)}) that are {other.kind}s of {collection.name!r}: "
-                f"expected its {own.kind}s; the two directions seem to be swapped"
+                f"{direction!r} has queries ({shown(ids, most=2)}) that are {candidates.kind}s of {collection.name!r}: "
+                f"expected its {queries.kind}s; the two directions seem to be swapped"
             )
 
 
 def direction_of(system: Source, collection: Collection, direction: str | None = None) -> str:
     """The direction of scores or a ranking, "i2t" or "t2i": as given, or by their ids."""
     if direction is None:
-        return _towards(system, collection)
+        return _inferred_direction(system, collection)
     if direction not in ("i2t", "t2i"):
         raise UnknownName("direction", direction, ("i2t", "t2i"))
     items = collection.images if direction == "i2t" else collection.texts
@@ -211,17 +211,17 @@ def direction_of(system: Source, collection: Collection, direction: str | None =
     return direction
 
 
-def _towards(system: Source, collection: Collection) -> str:
+def _inferred_direction(system: Source, collection: Collection) -> str:
     """The only direction that the ids allow; candidates may be outside the collection only if nothing else matches."""
     sides = {"i2t": (collection.images, collection.texts), "t2i": (collection.texts, collection.images)}
     for fits in (_all_in, _any_in):
-        found = [
+        matches = [
             d for d, (queries, pool) in sides.items()
             if _all_in(system.queries, queries.ids) and fits(system.candidates, pool.ids)
         ]  # fmt: skip
-        if len(found) == 1:
-            return found[0]
-        if found:
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
             raise LimnerError(
                 f"the queries ({shown(system.queries, most=2)}) could be images or texts of {collection.name!r}, which "
                 "share ids: choose direction='i2t' (images) or 't2i' (texts), or give a mapping "
@@ -234,9 +234,9 @@ def _towards(system: Source, collection: Collection) -> str:
     )
 
 
-def _all_in(ids: Ids, known: Ids) -> bool:
-    return ids == known or all(i in known for i in ids)
+def _all_in(ids: Ids, collection_ids: Ids) -> bool:
+    return ids == collection_ids or all(i in collection_ids for i in ids)
 
 
-def _any_in(ids: Ids, known: Ids) -> bool:
-    return ids == known or any(i in known for i in ids)
+def _any_in(ids: Ids, collection_ids: Ids) -> bool:
+    return ids == collection_ids or any(i in collection_ids for i in ids)

@@ -65,13 +65,15 @@ class RetrievalMeter:
             images: The id of each image; a repeated image is kept once. Without ids, every row is a new image.
             owners: The id of the image that each text belongs to. Without them, text n belongs to image n of the batch.
         """
-        image_rows, texts = (_rows(given, what) for given, what in ((image_vectors, "image"), (text_vectors, "text")))
+        image_rows, texts = (
+            _rows(vectors, kind) for vectors, kind in ((image_vectors, "image"), (text_vectors, "text"))
+        )
         names = [f"image-{len(self._images) + n}" for n in range(len(image_rows))] if images is None else _ids(images)
         belong = list(names) if owners is None else _ids(owners)
-        for what, listed, rows in (("image", names, image_rows), ("text", belong, texts)):
+        for noun, listed, rows in (("image", names, image_rows), ("text", belong, texts)):
             if len(listed) != len(rows):
                 raise LimnerError(
-                    f"got {len(rows)} {what} vectors and {len(listed)} ids for them: expected one id each"
+                    f"got {len(rows)} {noun} vectors and {len(listed)} ids for them: expected one id each"
                 )
         for name, row in zip(names, image_rows, strict=True):
             self._images.setdefault(name, row)
@@ -99,12 +101,12 @@ class RetrievalMeter:
         return {f"{r.direction} {r.measure}": r.value for r in self.report().results}
 
 
-def _rows(given: object, what: str) -> Float32:
-    rows = array(given, f"{what} vectors")
+def _rows(vectors: object, noun: str) -> Float32:
+    rows = array(vectors, f"{noun} vectors")
     if rows.ndim != 2:
-        raise LimnerError(f"{what} vectors: got shape {rows.shape}, expected a row per {what}")
+        raise LimnerError(f"{noun} vectors: got shape {rows.shape}, expected a row per {noun}")
     return np.array(rows, dtype=np.float32)  # a copy, because the batch may be overwritten
 
 
-def _ids(given: Sequence[object]) -> list[str]:
-    return [str(each.item() if hasattr(each, "item") else each) for each in given]
+def _ids(ids: Sequence[object]) -> list[str]:
+    return [str(each.item() if hasattr(each, "item") else each) for each in ids]

@@ -29,27 +29,27 @@ def without_missing(
     Returns:
         The system, with empty lists if they count; the judgements, without skipped queries; and notes.
     """
-    lacking = {view: _lacking(source.queries, judgements) for view, judgements in judged}
-    if not any(lacking.values()):
+    missing_of = {view: _unranked(source.queries, judgements) for view, judgements in judged}
+    if not any(missing_of.values()):
         return source, [judgements for _, judgements in judged], []
     notes = [
         f"{view}: {len(ids):,} queries with relevant candidates are not ranked ({shown(ids)}) and {_COUNTED[missing]}"
-        for view, ids in lacking.items()
+        for view, ids in missing_of.items()
         if ids
     ]
     if missing == "skip":
-        return source, [_without(judgements, lacking[view]) for view, judgements in judged], notes
-    every = dict.fromkeys(query for ids in lacking.values() for query in ids)
+        return source, [_without_queries(judgements, missing_of[view]) for view, judgements in judged], notes
+    every = dict.fromkeys(query for ids in missing_of.values() for query in ids)
     return _with_empty(source, every), [judgements for _, judgements in judged], notes
 
 
-def _lacking(ranked: Ids, judgements: Judgements) -> list[str]:
+def _unranked(ranked: Ids, judgements: Judgements) -> list[str]:
     """Queries with a relevant candidate that are not ranked."""
     absent = (ranked.find(judgements.queries) < 0) & (judgements.counts > 0)
     return list(judgements.queries[np.flatnonzero(absent)])
 
 
-def _without(judgements: Judgements, queries: Sequence[str]) -> Judgements:
+def _without_queries(judgements: Judgements, queries: Sequence[str]) -> Judgements:
     gone = set(queries)
     return judgements.restrict(queries=[q for q in judgements.queries if q not in gone]) if gone else judgements
 
@@ -61,11 +61,11 @@ def _with_empty(source: Scores | Ranking, queries: Iterable[str]) -> Ranking:
             "them out with missing='skip'"
         )
     names = Ids([*source.queries, *queries], what="query")
-    more = len(names) - len(source.queries)
-    indices = np.concatenate([source.indices, np.full((more, source.depth), -1, dtype=source.indices.dtype)])
+    n_missing = len(names) - len(source.queries)
+    indices = np.concatenate([source.indices, np.full((n_missing, source.depth), -1, dtype=source.indices.dtype)])
     scores = source.scores
     if scores is not None:
-        scores = np.concatenate([scores, np.full((more, source.depth), -np.inf, dtype=scores.dtype)])
+        scores = np.concatenate([scores, np.full((n_missing, source.depth), -np.inf, dtype=scores.dtype)])
     return Ranking(names, source.candidates, indices, scores, source.n_candidates, notes=source.notes)
 
 

@@ -30,18 +30,18 @@ USUAL_CUT = 10
 # --- extra judgements for a collection -----------------------------------------------------------------------------
 
 
-def with_judgements(collection: Collection, given: JudgementFiles) -> tuple[Collection, list[View], list[str]]:
+def with_judgements(collection: Collection, further: JudgementFiles) -> tuple[Collection, list[View], list[str]]:
     """Adds judgements to a collection; returns the collection, the new views, and notes.
 
     Original pairs that were not judged still count as relevant.
 
     Args:
         collection: The collection.
-        given: Judgements (image -> text, or text -> image), several judgements by name, or a qrels file.
+        further: Judgements (image -> text, or text -> image), several judgements by name, or a qrels file.
     """
     extra, notes = dict(collection.extra), []
     views = []
-    for name, judgements in _named(given).items():
+    for name, judgements in _named(further).items():
         key = name if name not in collection.all_judgements else f"{name} (given)"
         extra[key], lost = _inside(collection, judgements)
         views.append(View(key, key, originals="unjudged"))
@@ -55,28 +55,28 @@ def read_judgements(files: Iterable[str | Path]) -> dict[str, Judgements]:
     return {name: judgements for file in files for name, judgements in _named(file).items()}
 
 
-def _named(given: JudgementFiles) -> dict[str, Judgements]:
-    if isinstance(given, Mapping):
-        return dict(given)
-    if isinstance(given, Judgements):
-        return {"judged" if given.name == "pairs" else given.name: given}
-    name = Path(given).name.split(".")[0]
-    return {name: read_qrels(given, name=name)}
+def _named(judgements: JudgementFiles) -> dict[str, Judgements]:
+    if isinstance(judgements, Mapping):
+        return dict(judgements)
+    if isinstance(judgements, Judgements):
+        return {"judged" if judgements.name == "pairs" else judgements.name: judgements}
+    name = Path(judgements).name.split(".")[0]
+    return {name: read_qrels(judgements, name=name)}
 
 
 def _inside(collection: Collection, judgements: Judgements) -> tuple[Judgements, int]:
     """The judgements between images and texts of a collection, as image -> text, and the number of others."""
     sides = collection.images.ids, collection.texts.ids
-    found = [j.restrict(queries=sides[0], candidates=sides[1]) for j in (judgements, judgements.T)]
-    here, turned = (len(j.grades) for j in found)
-    if bool(here) == bool(turned):
-        why = "match images and texts in both directions" if here else "cover none of its images and texts"
+    orientations = [j.restrict(queries=sides[0], candidates=sides[1]) for j in (judgements, judgements.T)]
+    straight, turned = (len(j.grades) for j in orientations)
+    if bool(straight) == bool(turned):
+        why = "match images and texts in both directions" if straight else "cover none of its images and texts"
         raise LimnerError(
             f"the judgements {judgements.name!r} (queries {shown(judgements.queries, most=2)}, candidates "
             f"{shown(judgements.candidates, most=2)}) {why}: expected ids of {collection.name!r} (images "
             f"{shown(sides[0], most=2)}, texts {shown(sides[1], most=2)})"
         )
-    chosen = found[0] if here else found[1]
+    chosen = orientations[0] if straight else orientations[1]
     return chosen, len(judgements.grades) - len(chosen.grades)
 
 
@@ -93,15 +93,15 @@ def combined_judgements(view: View, collection: Collection, direction: str) -> J
         return judged
     pairs = collection.judged(collection.judgements.name, direction).relevant
     if view.originals == "unjudged":
-        pairs = _without(pairs, judged)
+        pairs = _unjudged_pairs(pairs, judged)
     return (judged | pairs).with_name(judged.name)
 
 
-def _without(pairs: Judgements, judged: Judgements) -> Judgements:
+def _unjudged_pairs(pairs: Judgements, judged: Judgements) -> Judgements:
     """The pairs that are not in the judgements."""
-    known = judged.restrict(queries=pairs.queries, candidates=pairs.candidates)
+    same_pairs = judged.restrict(queries=pairs.queries, candidates=pairs.candidates)
     width = max(len(pairs.candidates), 1)
-    fresh = ~np.isin(pairs.rows * width + pairs.columns, known.rows * width + known.columns)
+    fresh = ~np.isin(pairs.rows * width + pairs.columns, same_pairs.rows * width + same_pairs.columns)
     return replace(pairs, rows=pairs.rows[fresh], columns=pairs.columns[fresh], grades=pairs.grades[fresh])
 
 
@@ -130,11 +130,13 @@ def judged_measures(placements: Placements, measures: Sequence[Measure]) -> list
 
     Cut-offs beyond the end of a list are left out.
     """
-    asked = any(m.kind.judged for m in measures)
-    cuts = sorted({m.k for m in measures if m.k is not None and not m.kind.judged}) or ([] if asked else [USUAL_CUT])
-    return [measure for measure in (Measure("Judged", k) for k in cuts) if _is_known(placements, measure)]
+    has_judged = any(m.kind.judged for m in measures)
+    cuts = sorted({m.k for m in measures if m.k is not None and not m.kind.judged}) or (
+        [] if has_judged else [USUAL_CUT]
+    )
+    return [measure for measure in (Measure("Judged", k) for k in cuts) if _is_certain(placements, measure)]
 
 
-def _is_known(placements: Placements, measure: Measure) -> bool:
+def _is_certain(placements: Placements, measure: Measure) -> bool:
     low, high = bounds(placements, measure)
     return low is high or bool(np.array_equal(low, high))

@@ -133,53 +133,59 @@ class Placements:
         missing = np.flatnonzero((self.above == NEVER) & (self.known[self.query] < NEVER))
         grades, query = self.grades[missing], self.query[missing]
         missing = missing[np.lexsort((-grades if best else grades, query))]
-        many = np.bincount(query, minlength=len(self.queries))
-        number = np.arange(len(missing)) - (np.cumsum(many) - many)[query]
-        start = self.known if best else np.where(self.pool >= NEVER, NEVER, self.pool - many)
-        above = self.above.copy()
-        above[missing] = start[query] + number
-        order = np.lexsort((above, self.query))
-        whole = np.full_like(self.known, NEVER)
+        n_missing = np.bincount(query, minlength=len(self.queries))
+        number = np.arange(len(missing)) - (np.cumsum(n_missing) - n_missing)[query]
+        start = self.known if best else np.where(self.pool >= NEVER, NEVER, self.pool - n_missing)
+        n_above = self.above.copy()
+        n_above[missing] = start[query] + number
+        order = np.lexsort((n_above, self.query))
+        complete = np.full_like(self.known, NEVER)
         judged = self.judged and self.judged.continued(best=best)
         tied, grades = self.tied[order], self.grades[order]
-        return replace(self, above=above[order], tied=tied, grades=grades, known=whole, judged=judged)
+        return replace(self, above=n_above[order], tied=tied, grades=grades, known=complete, judged=judged)
 
-    def at_least(self, grade: float) -> Placements:
+    def with_min_grade(self, grade: float) -> Placements:
         """Only positives of this grade or above; queries are kept even if they have none left."""
-        kept = self.grades >= grade
-        counts = np.bincount(self.query[kept], minlength=len(self.queries))
+        is_relevant = self.grades >= grade
+        counts = np.bincount(self.query[is_relevant], minlength=len(self.queries))
         indptr = np.concatenate([[0], np.cumsum(counts)])
-        return replace(self, indptr=indptr, above=self.above[kept], tied=self.tied[kept], grades=self.grades[kept])
+        return replace(
+            self,
+            indptr=indptr,
+            above=self.above[is_relevant],
+            tied=self.tied[is_relevant],
+            grades=self.grades[is_relevant],
+        )
 
     def with_positives(self) -> Placements:
         """Removes queries without positives; these count as left out."""
         return self.of(np.flatnonzero(self.relevant > 0))
 
-    def of(self, kept: IntArray) -> Placements:
+    def of(self, rows: IntArray) -> Placements:
         """Keeps these queries, by position in ascending order; the others count as left out."""
-        if len(kept) == len(self.queries):
+        if len(rows) == len(self.queries):
             return self
         chosen = np.zeros(len(self.queries), dtype=bool)
-        chosen[kept] = True
+        chosen[rows] = True
         entries = chosen[self.query]
         return replace(
             self,
-            queries=self.queries[kept],
-            indptr=np.concatenate([[0], np.cumsum(self.relevant[kept])]),
+            queries=self.queries[rows],
+            indptr=np.concatenate([[0], np.cumsum(self.relevant[rows])]),
             above=self.above[entries],
             tied=self.tied[entries],
             grades=self.grades[entries],
-            pool=self.pool[kept],
-            known=self.known[kept],
-            left_out=self.left_out + len(self.queries) - len(kept),
-            length=None if self.length is None else self.length[kept],
+            pool=self.pool[rows],
+            known=self.known[rows],
+            left_out=self.left_out + len(self.queries) - len(rows),
+            length=None if self.length is None else self.length[rows],
         )
 
     def split(self, judged: IntArray) -> Placements:
         """Splits placements into the relevant candidates and everything that was judged, of these queries."""
         if (self.grades > 0).all():
             return self
-        return replace(self.at_least(float(np.nextafter(0.0, 1.0))), judged=self.of(judged))
+        return replace(self.with_min_grade(float(np.nextafter(0.0, 1.0))), judged=self.of(judged))
 
 
 @dataclass(frozen=True)
@@ -243,10 +249,10 @@ def _align(source: Scores | Ranking, request: RankRequest) -> Positives:
     columns = source.candidates.find(judged.candidates)[judged.columns]
     relevant = judged.grades > 0
     if (rows[relevant] < 0).any():
-        lacking = np.unique(judged.rows[(rows < 0) & relevant])
+        unranked = np.unique(judged.rows[(rows < 0) & relevant])
         raise LimnerError(
-            f"{len(lacking)} queries of the judgements {judged.name!r} are not ranked "
-            f"({shown(judged.queries[lacking])}): {_one_caption(source.queries)}rank them too, or restrict the "
+            f"{len(unranked)} queries of the judgements {judged.name!r} are not ranked "
+            f"({shown(judged.queries[unranked])}): {_one_caption(source.queries)}rank them too, or restrict the "
             "judgements to the ranked queries "
             "(a split: collection.test; or judgements.restrict(queries=...)), or choose how they count with "
             "missing='empty' or 'skip' (--missing)"
@@ -260,8 +266,8 @@ def _align(source: Scores | Ranking, request: RankRequest) -> Positives:
     if request.query_pools is not None and request.candidate_pools is not None:
         inside &= (request.query_pools[rows] == request.candidate_pools[columns]) & (request.query_pools[rows] >= 0)
     if request.outside == "count" or open_pool:
-        kept = inside | ((request.outside == "count") & relevant) | ~listed
-        columns, inside = np.where(inside, columns, -1), kept
+        is_counted = inside | ((request.outside == "count") & relevant) | ~listed
+        columns, inside = np.where(inside, columns, -1), is_counted
     depths = np.broadcast_to(NEVER if request.depth is None else request.depth, len(judged.queries))[
         judged.rows[inside]
     ]
@@ -279,19 +285,19 @@ def _one_caption(queries: Ids) -> str:
 
 
 def _from_counts(source: Scores, request: RankRequest, p: Positives, counts: IntArray, ties: str) -> Placements:
-    above, equal, before = p.seen(counts).T
+    n_above, equal, before = p.cut_counts(counts).T
     pool = _pool_sizes(request, len(source.queries), source.shape[1])
     if ties == "order":
-        above, equal = above + before, np.ones_like(equal)
-    placed = _placements(source, request, p, above, equal, pool, np.full(len(source.queries), NEVER))
+        n_above, equal = n_above + before, np.ones_like(equal)
+    placed = _placements(source, request, p, n_above, equal, pool, np.full(len(source.queries), NEVER))
     return replace(relevant_last(placed), worst=True) if ties == "pessimistic" else placed
 
 
 def relevant_last(placed: Placements) -> Placements:
     """Resolves every tie in the worst order: irrelevant candidates first, then by ascending grade."""
     before, size = placed.group
-    below_others = placed.tied - size + (placed.order - before)
-    return replace(placed, above=np.minimum(placed.above + below_others, NEVER), tied=np.ones_like(placed.tied))
+    below_irrelevant = placed.tied - size + (placed.order - before)
+    return replace(placed, above=np.minimum(placed.above + below_irrelevant, NEVER), tied=np.ones_like(placed.tied))
 
 
 def _from_lists(source: Ranking, request: RankRequest, p: Positives, options: RankOptions) -> Placements:
@@ -299,27 +305,27 @@ def _from_lists(source: Ranking, request: RankRequest, p: Positives, options: Ra
 
     order = np.argsort(p.rows, kind="stable")
     indptr = np.searchsorted(p.rows[order], np.arange(len(source.queries) + 1)).astype(np.int64)
-    found = np.empty(len(order), dtype=np.int64)
-    locate(source.indices, indptr, np.where(p.columns < 0, -2, p.columns)[order], found)
+    list_ranks = np.empty(len(order), dtype=np.int64)
+    locate(source.indices, indptr, np.where(p.columns < 0, -2, p.columns)[order], list_ranks)
     lengths = source.lengths
     if request.query_pools is not None and request.candidate_pools is not None:
         lengths = np.zeros_like(lengths)
-        filter_lists(source.indices, indptr, request.query_pools, request.candidate_pools, found, lengths)
-    above = np.empty_like(found)
-    above[order] = np.where(found < 0, NEVER, found)
+        filter_lists(source.indices, indptr, request.query_pools, request.candidate_pools, list_ranks, lengths)
+    n_above = np.empty_like(list_ranks)
+    n_above[order] = np.where(list_ranks < 0, NEVER, list_ranks)
     if source.n_candidates is not None:
-        above[p.columns < 0] = OUTSIDE_POOL
-    whole = NEVER if source.n_candidates is None else source.n_candidates
-    pool = _pool_sizes(request, len(source.queries), whole)
+        n_above[p.columns < 0] = OUTSIDE_POOL
+    pool_size = NEVER if source.n_candidates is None else source.n_candidates
+    pool = _pool_sizes(request, len(source.queries), pool_size)
     complete = (lengths >= pool) | (options.unretrieved == "never")
     complete |= (options.missing == "empty") & (source.lengths == 0)
     ended = np.where(complete, NEVER, lengths)
-    return _placements(source, request, p, above, np.ones_like(above), pool, ended, lengths)
+    return _placements(source, request, p, n_above, np.ones_like(n_above), pool, ended, lengths)
 
 
-def _pool_sizes(request: RankRequest, n: int, whole: int) -> IntArray:
+def _pool_sizes(request: RankRequest, n: int, pool_size: int) -> IntArray:
     if request.query_pools is None or request.candidate_pools is None:
-        return np.full(n, whole, dtype=np.int64)
+        return np.full(n, pool_size, dtype=np.int64)
     sizes = np.bincount(
         request.candidate_pools[request.candidate_pools >= 0], minlength=int(request.query_pools.max(initial=0)) + 1
     )
@@ -330,34 +336,43 @@ def _placements(
     source: Scores | Ranking,
     request: RankRequest,
     p: Positives,
-    above: IntArray,
+    n_above: IntArray,
     tied: IntArray,
     pool: IntArray,
-    known: IntArray,
+    list_lengths: IntArray,
     length: IntArray | None = None,
 ) -> Placements:
     order: IntArray | slice = slice(None)  # nothing to sort if every query has one positive
     if (np.diff(p.rows) <= 0).any():
-        order = _by_rank(p.rows, above, p.grades)
+        order = _by_rank(p.rows, n_above, p.grades)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(p.rows, minlength=len(source.queries)))])
     every = Placements(
-        source.queries, indptr, above[order], tied[order], p.grades[order], pool, known, 0, p.outside, length=length
+        source.queries,
+        indptr,
+        n_above[order],
+        tied[order],
+        p.grades[order],
+        pool,
+        list_lengths,
+        0,
+        p.outside,
+        length=length,
     )
     judged = source.queries.find(request.judgements.queries)
     return every.split(np.sort(judged[judged >= 0])).with_positives()
 
 
-def _by_rank(rows: IntArray, above: IntArray, grades: FloatArray) -> IntArray:
+def _by_rank(rows: IntArray, n_above: IntArray, grades: FloatArray) -> IntArray:
     """The order by query, rank and grade: of equal ranks the lower grade comes first, which is the worst order.
 
     One number that holds all three, and the position, is sorted several times faster than three lists; it is used if it
     fits into 62 bits.
     """
-    ranks = int(above[above < NEVER].max(initial=0)) + 1
+    ranks = int(n_above[n_above < NEVER].max(initial=0)) + 1
     levels = np.unique(grades) if (grades != grades[:1]).any() else grades[:1]
     width, bits = (ranks + 2) * len(levels), len(rows).bit_length()
-    if int(above.max(initial=0)) > OUTSIDE_POOL or (int(rows.max(initial=0)) + 1) * width >= 1 << (62 - bits):
-        return np.lexsort((grades, above, rows))
-    place = np.where(above < NEVER, above, above - NEVER + ranks)
+    if int(n_above.max(initial=0)) > OUTSIDE_POOL or (int(rows.max(initial=0)) + 1) * width >= 1 << (62 - bits):
+        return np.lexsort((grades, n_above, rows))
+    place = np.where(n_above < NEVER, n_above, n_above - NEVER + ranks)
     keys = (rows * (ranks + 2) + place) * len(levels) + np.searchsorted(levels, grades)
     return np.asarray(np.sort((keys << bits) | np.arange(len(rows))) & ((1 << bits) - 1))

@@ -55,15 +55,15 @@ class Protocol:
     def notes(self, collection: Collection) -> list[str]:
         """Notes on differences from the test set behind the published numbers of this protocol."""
         notes = []
-        for what, expected, got in (
+        for noun, expected, size in (
             ("images", self.images, self._size(collection, "i2t")),
             ("texts", self.texts, self._size(collection, "t2i")),
         ):
-            if expected is not None and got != expected:
-                variant = _VARIANTS.get((self.name, got))
-                known = f" ({variant})" if variant else ""
+            if expected is not None and size != expected:
+                variant = _VARIANTS.get((self.name, size))
+                variant_note = f" ({variant})" if variant else ""
                 notes.append(
-                    f"{self.name} is defined on {expected:,} {what}; this collection has {got:,}{known}: "
+                    f"{self.name} is defined on {expected:,} {noun}; this collection has {size:,}{variant_note}: "
                     "not comparable with published numbers"
                 )
         return notes
@@ -174,19 +174,19 @@ def views(
     return chosen, notes
 
 
-def fitting(asked: Iterable[View], collection: Collection) -> list[View]:
+def with_defined_measures(requested: Iterable[View], collection: Collection) -> list[View]:
     """The views with the measures that are defined on their judgements; refuses a measure that fits no view."""
-    asked = list(asked)
-    for measure in dict.fromkeys(m for view in asked for m in view.measures):
-        if not any(_is_defined(measure, view.judgements) for view in asked):
+    requested = list(requested)
+    for measure in dict.fromkeys(m for view in requested for m in view.measures):
+        if not any(_is_defined(measure, view.judgements) for view in requested):
             raise LimnerError(
                 f"{measure} is defined on {measure.kind.judgements} matches, which {collection.name!r} does not have "
-                f"(it has {', '.join(view.judgements for view in asked)}): load COCO with its objects "
+                f"(it has {', '.join(view.judgements for view in requested)}): load COCO with its objects "
                 "(coco-5k with instances=FILE), name your own judgements "
                 f"'{measure.kind.judgements}...', or choose RP"
             )
-    kept = ((view, tuple(m for m in view.measures if _is_defined(m, view.judgements))) for view in asked)
-    return [replace(view, measures=measures) for view, measures in kept if measures]
+    defined = ((view, tuple(m for m in view.measures if _is_defined(m, view.judgements))) for view in requested)
+    return [replace(view, measures=measures) for view, measures in defined if measures]
 
 
 def undefined_notes(measures: Iterable[Measure], judgements: str) -> list[str]:

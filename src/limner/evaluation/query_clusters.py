@@ -55,9 +55,9 @@ def clusters_of(
 
 
 def _grouped(queries: Ids, groups: Mapping[str, object]) -> IntArray:
-    lacking = [query for query in queries if query not in groups]
-    if lacking:
-        raise LimnerError(f"groups: {len(lacking)} queries have no group ({shown(lacking)}): give every query one")
+    ungrouped = [query for query in queries if query not in groups]
+    if ungrouped:
+        raise LimnerError(f"groups: {len(ungrouped)} queries have no group ({shown(ungrouped)}): give every query one")
     return np.unique([str(groups[query]) for query in queries], return_inverse=True)[1].astype(np.int64)
 
 

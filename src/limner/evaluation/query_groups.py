@@ -54,7 +54,7 @@ class _Queries:
         """The image of each query: its own id, or the image that a caption was written for; "" if there is none."""
         if self.direction == "i2t":
             return list(self.ids)
-        return [(found or [""])[0] for found in self._partners]
+        return [(partners or [""])[0] for partners in self._partners]
 
     @cached_property
     def captions(self) -> list[list[str]]:
@@ -62,7 +62,7 @@ class _Queries:
         texts = self.collection.texts
         if self.direction == "t2i":
             return [[texts.values[texts.ids.index(query)]] for query in self.ids]
-        return [[texts.values[texts.ids.index(text)] for text in found] for found in self._partners]
+        return [[texts.values[texts.ids.index(text)] for text in partners] for partners in self._partners]
 
     @cached_property
     def _partners(self) -> list[list[str]]:
@@ -74,15 +74,15 @@ class _Queries:
 
     def column(self, field: str) -> Sequence[object] | None:
         """A field of the queries, or of their images; None if there is no such field."""
-        own = self.collection.images if self.direction == "i2t" else self.collection.texts
-        if field in own.fields:
-            return _looked_up(own.ids, own.field(field), self.ids)
+        items = self.collection.images if self.direction == "i2t" else self.collection.texts
+        if field in items.fields:
+            return _looked_up(items.ids, items.field(field), self.ids)
         images = self.collection.images
         return _looked_up(images.ids, images.field(field), self.images) if field in images.fields else None
 
 
-def _looked_up(ids: Ids, column: Sequence[object], wanted: Iterable[str]) -> list[object]:
-    return [column[ids.index(each)] if each in ids else None for each in wanted]
+def _looked_up(ids: Ids, column: Sequence[object], keys: Iterable[str]) -> list[object]:
+    return [column[ids.index(each)] if each in ids else None for each in keys]
 
 
 def default_kinds(collection: Collection) -> list[str]:
@@ -104,17 +104,17 @@ def query_groups(
             texts. A caption also has the fields of its image. Numbers are split into thirds.
         min_size: The minimum number of queries in a group, and in the rest.
     """
-    known = _Queries(collection, direction, queries)
-    return [group for kind in by for group in _of_kind(known, kind, min_size)]
+    described = _Queries(collection, direction, queries)
+    return [group for kind in by for group in _of_kind(described, kind, min_size)]
 
 
 def _of_kind(queries: _Queries, kind: str, min_size: int) -> list[QueryGroup]:
     labels = _labels_by(queries, kind)
-    counted = Counter(label for found in labels for label in found)
+    counted = Counter(label for group_names in labels for label in group_names)
     enough = [name for name, n in counted.most_common() if min_size <= n <= len(labels) - min_size][:MOST]
-    order = list(dict.fromkeys(label for found in labels for label in sorted(found)))
+    order = list(dict.fromkeys(label for names in labels for label in sorted(names)))
     return [
-        QueryGroup(kind, name, np.array([name in found for found in labels]))
+        QueryGroup(kind, name, np.array([name in names for names in labels]))
         for name in sorted(enough, key=order.index if kind == "length" else None)
     ]
 
@@ -127,10 +127,11 @@ def _labels_by(queries: _Queries, kind: str) -> list[set[str]]:
     from limner.language.word_overlap import STOP_WORDS
     from limner.language.words import tokens
 
-    said = [[tokens(text) for text in found] for found in queries.captions]
+    words_of = [[tokens(text) for text in captions] for captions in queries.captions]
     if kind == "words":
-        return [{word for words in found for word in words} - STOP_WORDS for found in said]
-    return _thirds([float(np.mean([len(words) for words in found])) if found else None for found in said], "words")
+        return [{word for words in captions for word in words} - STOP_WORDS for captions in words_of]
+    lengths = [float(np.mean([len(words) for words in captions])) if captions else None for captions in words_of]
+    return _thirds(lengths, "words")
 
 
 def _labels(column: Sequence[object]) -> list[set[str]]:
@@ -154,14 +155,14 @@ def _labels_of(value: object) -> set[str]:
 
 def _thirds(column: Sequence[Any], unit: str) -> list[set[str]]:
     """Splits values into low, middle and high, in about equal numbers."""
-    known = np.array([np.nan if value is None else float(value) for value in column])
-    finite = known[np.isfinite(known)]
+    numbers = np.array([np.nan if value is None else float(value) for value in column])
+    finite = numbers[np.isfinite(numbers)]
     if not len(finite):
         return [set() for _ in column]
     low, high = np.quantile(finite, [1 / 3, 2 / 3])
     ends = [f"up to {low:.4g}", f"above {low:.4g} to {high:.4g}", f"above {high:.4g}"]
     names = [f"{end} {unit}".strip() for end in ends]
-    return [{names[int(v > low) + int(v > high)]} if np.isfinite(v) else set() for v in known]
+    return [{names[int(v > low) + int(v > high)]} if np.isfinite(v) else set() for v in numbers]
 
 
 def known_kinds(collection: Collection) -> list[str]:
@@ -171,9 +172,9 @@ def known_kinds(collection: Collection) -> list[str]:
 
 def refuse_unknown(collection: Collection, by: Sequence[str]) -> None:
     """Refuses unknown groupings."""
-    known = known_kinds(collection)
+    kinds = known_kinds(collection)
     for kind in by:
-        if kind not in known:
-            raise UnknownName("group of queries", kind, known, of=repr(collection.name))
+        if kind not in kinds:
+            raise UnknownName("group of queries", kind, kinds, of=repr(collection.name))
     if len(set(by)) < len(by):
         raise LimnerError(f"by: got {', '.join(by)}, expected each only once")

@@ -70,38 +70,38 @@ class Positives:
     outside: int
     depths: IntArray
 
-    def seen(self, counts: IntArray) -> IntArray:
+    def cut_counts(self, counts: IntArray) -> IntArray:
         """The counts, with `NEVER` for those beyond the depth."""
-        above, relevant = counts[:, 0], self.grades > 0
-        if not (above >= self.depths).any():
+        n_above, relevant = counts[:, 0], self.grades > 0
+        if not (n_above >= self.depths).any():
             return counts
         best = np.full(int(self.rows.max(initial=0)) + 1, NEVER)
-        np.minimum.at(best, self.rows[relevant], above[relevant])
-        kept = (above < self.depths) | (relevant & (above == best[self.rows]))
-        return np.where(kept[:, None], counts, [NEVER, 1, 0])
+        np.minimum.at(best, self.rows[relevant], n_above[relevant])
+        is_counted = (n_above < self.depths) | (relevant & (n_above == best[self.rows]))
+        return np.where(is_counted[:, None], counts, [NEVER, 1, 0])
 
 
 def count_ranks(
     source: Scores,
-    asked: Sequence[RankRequest],
+    requests: Sequence[RankRequest],
     positives: Sequence[Positives],
     keep: int,
     workers: int | None,
     progress: Progress,
 ) -> tuple[list[IntArray], Ranking | None]:
     """One pass over the blocks: counts for every request (grouped by pool), and the best `keep` candidates."""
-    counters = _counters(source, asked, positives)
+    counters = _counters(source, requests, positives)
     parts = source.map(_Count(counters, Best(keep) if keep else None), workers=workers, progress=progress)
-    found: dict[int, IntArray] = {}
+    answers: dict[int, IntArray] = {}
     each = [[counts[number] for counts, _ in parts] for number in range(len(counters))]
     counted = [np.concatenate([NO_COUNTS, *(c.counts if isinstance(c, _Open) else c for c in one)]) for one in each]
     undecided = [[c for c in one if isinstance(c, _Open)] for one in each]
     _count_rows(source, counters, counted, undecided, workers)
     for counter, counts, left in zip(counters, counted, undecided, strict=True):
         counter.settle(source, counts, left)
-        found |= counter.answers(source, counts)
-    kept = Best(keep).ranking(source, [best for _, best in parts if best]) if keep else None
-    return [found[i] for i in range(len(asked))], kept
+        answers |= counter.answers(source, counts)
+    top = Best(keep).ranking(source, [best for _, best in parts if best]) if keep else None
+    return [answers[i] for i in range(len(requests))], top
 
 
 def _count_rows(
@@ -116,9 +116,9 @@ def _count_rows(
     every = np.unique(np.concatenate([NONE, *rows]))
     if not len(every):
         return
-    few = [counter.only(every, mine) for counter, mine in zip(counters, rows, strict=True)]
-    parts = source.restrict(queries=source.queries[every]).map(_Plain([c for c, _ in few]), workers=workers)
-    for number, (_, places) in enumerate(few):
+    restricted = [counter.only(every, positions) for counter, positions in zip(counters, rows, strict=True)]
+    parts = source.restrict(queries=source.queries[every]).map(_Plain([c for c, _ in restricted]), workers=workers)
+    for number, (_, places) in enumerate(restricted):
         counted[number][places] = np.concatenate([NO_COUNTS, *(counts[number] for counts in parts)])
 
 
@@ -135,33 +135,33 @@ class _Count:
     best: Best | None
 
     def __call__(self, start: int, block: Block) -> tuple[list[IntArray], Any]:
-        kept = None if self.best is None else self.best(start, block)
-        if kept is None or not isinstance(block, np.ndarray):
-            return [counter.count(start, block) for counter in self.counters], kept
-        return [counter.count_beyond(start, block, kept) for counter in self.counters], kept
+        best = None if self.best is None else self.best(start, block)
+        if best is None or not isinstance(block, np.ndarray):
+            return [counter.count(start, block) for counter in self.counters], best
+        return [counter.count_beyond(start, block, best) for counter in self.counters], best
 
     @cached_property
     def _listed(self) -> tuple[IntArray, IntArray, list[IntArray]]:
         """The positives of all counters, indptr and columns, and where those of each counter are among them."""
-        first, *others = self.counters
+        first, *remaining = self.counters
         keys = _united([counter.keys for counter in self.counters])
-        indptr = first.indptr if not others else np.searchsorted(keys, first.width * np.arange(len(first.indptr)))
+        indptr = first.indptr if not remaining else np.searchsorted(keys, first.width * np.arange(len(first.indptr)))
         return indptr, keys % first.width, [np.searchsorted(keys, counter.keys) for counter in self.counters]
 
-    def from_products(self, near: ProductBlock) -> tuple[list[_Open], object] | None:
+    def from_products(self, products: ProductBlock) -> tuple[list[_Open], object] | None:
         """The same from low-precision products, except for pairs that only float32 scores can compare."""
-        kept = None if self.best is None else near.best(self.best)  # first: counting puts the products in order
-        if self.best is not None and kept is None:
+        best = None if self.best is None else products.best(self.best)  # first: counting puts the products in order
+        if self.best is not None and best is None:
             return None
-        (indptr, columns, where), stop, found = self._listed, near.start + len(near.bits), []
-        low, high = indptr[near.start], indptr[stop]
-        scores = near.listed(indptr[near.start : stop + 1] - low, columns[low:high])
-        for counter, places in zip(self.counters, where, strict=True):
-            own = scores[places[counter.part(near.start, stop)] - low]
-            if (counted := counter.from_products(near, own, kept)) is None:
+        (indptr, columns, places_of), stop, open_counts = self._listed, products.start + len(products.bits), []
+        low, high = indptr[products.start], indptr[stop]
+        scores = products.listed(indptr[products.start : stop + 1] - low, columns[low:high])
+        for counter, places in zip(self.counters, places_of, strict=True):
+            own_scores = scores[places[counter.part(products.start, stop)] - low]
+            if (counted := counter.from_products(products, own_scores, best)) is None:
                 return None
-            found.append(counted)
-        return found, kept
+            open_counts.append(counted)
+        return open_counts, best
 
     def verified(self, width: int, dimensions: int | None = None) -> float:
         """Counts above the positives of every pool, and the best."""
@@ -171,8 +171,8 @@ class _Count:
         """A counter for pieces of rows, whose counts can be summed if positive scores are known; None with folds."""
         if any(counter.pools is not None for counter in self.counters):
             return None
-        known = [score(*np.divmod(counter.keys, counter.width)) for counter in self.counters]
-        return _CountPieces(self.counters, known, self.best)
+        positive_scores = [score(*np.divmod(counter.keys, counter.width)) for counter in self.counters]
+        return _CountPieces(self.counters, positive_scores, self.best)
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +224,7 @@ class _Open:
 class _Counter:
     """Counts for all requests that share a pool: the union of their positives is counted once."""
 
-    def __init__(self, source: Scores, asked: RankRequest, members: dict[int, Positives]) -> None:
+    def __init__(self, source: Scores, request: RankRequest, members: dict[int, Positives]) -> None:
         n, self.width = source.shape
         self.members = members
         keys = [p.rows[p.columns >= 0] * self.width + p.columns[p.columns >= 0] for p in members.values()]
@@ -232,16 +232,16 @@ class _Counter:
         rows, self.columns = np.divmod(self.keys, self.width)
         self.depths, self.requests = np.zeros(len(self.keys), np.int64), np.zeros(len(self.keys), np.uint64)
         self.at: dict[int, IntArray] = {}
-        for number, (member, own) in enumerate(zip(members, keys, strict=True)):
-            p, at = members[member], np.searchsorted(self.keys, own)
+        for number, (member, member_keys) in enumerate(zip(members, keys, strict=True)):
+            p, at = members[member], np.searchsorted(self.keys, member_keys)
             self.at[member], inside = at, p.columns >= 0
             relevant, depths = p.grades[inside] > 0, p.depths[inside] if len(members) <= MOST_REQUESTS else NEVER
             self.depths[at] = np.maximum(self.depths[at], depths)
             self.requests[at[relevant]] |= np.uint64(1) << np.uint64(number % MOST_REQUESTS)
         self.indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))])
-        self.pools = asked.query_pools
-        if asked.query_pools is not None and asked.candidate_pools is not None:
-            self._cut(asked.candidate_pools)
+        self.pools = request.query_pools
+        if request.query_pools is not None and request.candidate_pools is not None:
+            self._cut(request.candidate_pools)
 
     def _cut(self, pools: IntArray) -> None:
         """The columns of each fold, in candidate order, and the position of each positive among them."""
@@ -293,9 +293,9 @@ class _Counter:
         count_in_best(*best, positives, pools, counts, depths, ends, left)
         return counts, depths, ends, left[: ends[-1]]
 
-    def from_products(self, near: ProductBlock, scores: Float32, best: Kept | None) -> _Open | None:
+    def from_products(self, products: ProductBlock, scores: Float32, best: Kept | None) -> _Open | None:
         """Like `count_beyond`, from low-precision products; None if they leave too many pairs undecided."""
-        start, stop = near.start, near.start + len(near.bits)
+        start, stop = products.start, products.start + len(products.bits)
         first, none = (
             self.indptr[start],
             (np.empty((stop - start, 0), np.int32), np.empty((stop - start, 0), np.float32)),
@@ -306,33 +306,35 @@ class _Counter:
         pools = NO_POOLS
         if self.pools is not None:
             pools = self.pools[start:stop], self.pool_indptr, self.pool_columns
-        found = near.above(Ranked(indptr, self.columns[first + left], scores[left], depths[left]), pools)
-        if found is None:
+        candidates = products.above(Ranked(indptr, self.columns[first + left], scores[left], depths[left]), pools)
+        if candidates is None:
             return None
-        counts[left, 0] = found.counts
-        return _Open(counts, first + left[found.whose], found.columns, found.rows + start)
+        counts[left, 0] = candidates.counts
+        return _Open(counts, first + left[candidates.whose], candidates.columns, candidates.rows + start)
 
-    def only(self, rows: IntArray, mine: IntArray) -> tuple[_Counter, IntArray]:
+    def only(self, rows: IntArray, positions: IntArray) -> tuple[_Counter, IntArray]:
         """A counter for some rows, with the positives of `mine` alone, and the numbers of these positives."""
-        sizes = np.where(np.isin(rows, mine), np.diff(self.indptr)[rows], 0)
-        few = copy(self)
-        few.indptr = np.concatenate([[0], np.cumsum(sizes)])
-        places = np.repeat(self.indptr[rows] - few.indptr[:-1], sizes) + np.arange(few.indptr[-1])
-        few.columns = self.columns[places]
+        sizes = np.where(np.isin(rows, positions), np.diff(self.indptr)[rows], 0)
+        restricted = copy(self)
+        restricted.indptr = np.concatenate([[0], np.cumsum(sizes)])
+        places = np.repeat(self.indptr[rows] - restricted.indptr[:-1], sizes) + np.arange(restricted.indptr[-1])
+        restricted.columns = self.columns[places]
         if self.pools is not None:
-            few.pools, few.places = self.pools[rows], self.places[places]
-        return few, places
+            restricted.pools, restricted.places = self.pools[rows], self.places[places]
+        return restricted, places
 
     def settle(self, source: Any, counted: IntArray, parts: Sequence[_Open]) -> None:
         """Adds the counts of pairs that only float32 scores can compare."""
-        whose = np.concatenate([NONE, *(part.whose for part in parts)])
-        if not len(whose):
+        owner = np.concatenate([NONE, *(part.whose for part in parts)])
+        if not len(owner):
             return
-        columns, own = np.concatenate([NONE, *(part.columns for part in parts)]), self.columns[whose]
-        rows = self.keys[whose] // self.width
-        theirs, mine = np.split(source.pairs(np.tile(rows, 2), np.concatenate([columns, own])), 2)
-        for place, found in enumerate((theirs > mine, theirs == mine, (theirs == mine) & (columns < own))):
-            np.add.at(counted[:, place], whose[found], 1)
+        columns, own_columns = np.concatenate([NONE, *(part.columns for part in parts)]), self.columns[owner]
+        rows = self.keys[owner] // self.width
+        theirs, own_scores = np.split(source.pairs(np.tile(rows, 2), np.concatenate([columns, own_columns])), 2)
+        for place, is_counted in enumerate(
+            (theirs > own_scores, theirs == own_scores, (theirs == own_scores) & (columns < own_columns))
+        ):
+            np.add.at(counted[:, place], owner[is_counted], 1)
 
     def count_piece(self, start: int, low: int, block: Block, scores: Block) -> IntArray:
         """Like `count`, for the columns of a piece that begins at `low`."""
@@ -368,12 +370,12 @@ class _Counter:
 
 def _united(keys: Sequence[IntArray]) -> IntArray:
     """All of these numbers in order, each once; fast for lists that are in order."""
-    found = np.sort(np.concatenate([NONE, *keys]), kind="stable")
-    return found[np.diff(found, prepend=-1) > 0]  # np.unique puts numbers into a hash table first
+    sorted_keys = np.sort(np.concatenate([NONE, *keys]), kind="stable")
+    return sorted_keys[np.diff(sorted_keys, prepend=-1) > 0]  # np.unique puts numbers into a hash table first
 
 
-def _counters(source: Scores, asked: Sequence[RankRequest], positives: Sequence[Positives]) -> list[_Counter]:
+def _counters(source: Scores, requests: Sequence[RankRequest], positives: Sequence[Positives]) -> list[_Counter]:
     shared: dict[tuple[int, int], dict[int, Positives]] = {}
-    for number, (a, p) in enumerate(zip(asked, positives, strict=True)):
+    for number, (a, p) in enumerate(zip(requests, positives, strict=True)):
         shared.setdefault((id(a.query_pools), id(a.candidate_pools)), {})[number] = p
-    return [_Counter(source, asked[next(iter(members))], members) for members in shared.values()]
+    return [_Counter(source, requests[next(iter(members))], members) for members in shared.values()]

@@ -46,12 +46,12 @@ def _needed(scores, requests, depths, out):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def count_in_best(indices, kept, positives, pools, counts, depths, ends, left):  # type: ignore[no-untyped-def]
+def count_in_best(indices, best, positives, pools, counts, depths, ends, left):  # type: ignore[no-untyped-def]
     """Counts the candidates above and equal to the positives that are above the last of the best; most of them are.
 
     Args:
         indices: The best candidates of every row, (rows, k); k may be 0.
-        kept: Their scores. All candidates that are above the last are among them.
+        best: Their scores. All candidates that are above the last are among them.
         positives: indptr (positives of row r are `indptr[r]:indptr[r + 1]`), their columns, scores and depths, and the
             requests (as bits) that depend on the best of them. Any other with so many candidates above it is given up.
         pools: The pool of every row, and of every column; empty if all columns count.
@@ -61,39 +61,39 @@ def count_in_best(indices, kept, positives, pools, counts, depths, ends, left): 
         ends: Output, indptr of the positives that have still to be counted.
         left: Output, the numbers of these.
     """
-    (indptr, columns, scores, given, requests), (own_pool, pool_of), k = positives, pools, indices.shape[1]
+    (indptr, columns, scores, exact, requests), (own_pool, pool_of), k = positives, pools, indices.shape[1]
     ends[0] = filled = 0
     for r in range(indices.shape[0]):
-        mine = slice(indptr[r], indptr[r + 1])
-        _needed(scores[mine], requests[mine], given[mine], depths[mine])
-        for p in range(mine.start, mine.stop):
-            above, equal, before = 0, 0, 0
+        own_positives = slice(indptr[r], indptr[r + 1])
+        _needed(scores[own_positives], requests[own_positives], exact[own_positives], depths[own_positives])
+        for p in range(own_positives.start, own_positives.stop):
+            n_above, equal, before = 0, 0, 0
             for n in range(k):
-                if kept[r, n] >= scores[p] and (not own_pool.shape[0] or pool_of[indices[r, n]] == own_pool[r]):
-                    above += kept[r, n] > scores[p]
-                    equal += kept[r, n] == scores[p]
-                    before += kept[r, n] == scores[p] and indices[r, n] < columns[p]
-            if above >= depths[p]:
-                above, equal, before = NEVER, 1, 0
-            elif k == 0 or not scores[p] > kept[r, k - 1]:
-                above, equal, before = 0, 1, 0
+                if best[r, n] >= scores[p] and (not own_pool.shape[0] or pool_of[indices[r, n]] == own_pool[r]):
+                    n_above += best[r, n] > scores[p]
+                    equal += best[r, n] == scores[p]
+                    before += best[r, n] == scores[p] and indices[r, n] < columns[p]
+            if n_above >= depths[p]:
+                n_above, equal, before = NEVER, 1, 0
+            elif k == 0 or not scores[p] > best[r, k - 1]:
+                n_above, equal, before = 0, 1, 0
                 left[filled] = p
                 filled += 1
-            counts[p, 0], counts[p, 1], counts[p, 2] = above, equal, before
+            counts[p, 0], counts[p, 1], counts[p, 2] = n_above, equal, before
         ends[r + 1] = filled
 
 
 @_jit
-def locate(lists, indptr, columns, found):  # type: ignore[no-untyped-def]
+def locate(lists, indptr, columns, ranks):  # type: ignore[no-untyped-def]
     """The position of each positive in its row's list of candidate indices; -1 if it is not in the list."""
     for r in range(lists.shape[0]):
         row = lists[r]
         for p in range(indptr[r], indptr[r + 1]):
-            found[p] = _first(row, columns[p])
+            ranks[p] = _first(row, columns[p])
 
 
 @_jit
-def filter_lists(lists, indptr, query_pools, candidate_pools, found, lengths):  # type: ignore[no-untyped-def]
+def filter_lists(lists, indptr, query_pools, candidate_pools, ranks, lengths):  # type: ignore[no-untyped-def]
     """Converts positions in lists to positions after filtering each list to its query's pool; counts what is left."""
     before = np.zeros(lists.shape[1], np.int64)
     for r in range(lists.shape[0]):
@@ -102,20 +102,20 @@ def filter_lists(lists, indptr, query_pools, candidate_pools, found, lengths):  
             c = lists[r, i]
             lengths[r] += c >= 0 and candidate_pools[c] == query_pools[r]
         for p in range(indptr[r], indptr[r + 1]):
-            if found[p] >= 0:
-                found[p] = before[found[p]]
+            if ranks[p] >= 0:
+                ranks[p] = before[ranks[p]]
 
 
 @_jit
-def _first(row, wanted):  # type: ignore[no-untyped-def]
+def _first(row, column):  # type: ignore[no-untyped-def]
     """The first position of a value, segment by segment: a loop with an early exit would not vectorise."""
     width = row.shape[0]
     for low in range(0, width, 128):
-        high, held = min(low + 128, width), False
+        high, is_listed = min(low + 128, width), False
         for i in range(low, high):
-            held |= row[i] == wanted
-        if held:
+            is_listed |= row[i] == column
+        if is_listed:
             for i in range(low, high):
-                if row[i] == wanted:
+                if row[i] == column:
                     return i
     return -1

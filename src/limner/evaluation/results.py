@@ -32,7 +32,7 @@ WIDEST = 0.999
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredValue:
     """A value and its interval, as stored in a file."""
 
     value: float
@@ -53,7 +53,7 @@ class Result:
         folds: Fold of each query; the value is then the mean over folds.
         left_out: Number of queries without a relevant candidate, which do not count.
         parts: The parts of a composite measure, each with its images as clusters; empty for other measures.
-        kept: The number and its interval as stored in a file, if the summary is unknown in this process.
+        stored: The number and its interval as stored in a file, if the summary is unknown in this process.
         possible: The lowest and the highest value over all ways to judge the unjudged pairs; None if all were judged,
             or if it cannot be computed.
         pool: The largest number of candidates that a query was ranked against; None if unknown.
@@ -68,7 +68,7 @@ class Result:
     folds: IntArray | None = None
     left_out: int = 0
     parts: tuple[Result, ...] = ()
-    kept: Kept | None = None
+    stored: StoredValue | None = None
     possible: tuple[float, float] | None = None
     pool: int | None = None
 
@@ -84,7 +84,7 @@ class Result:
         composite = self.measure.kind.composite
         if composite is not None and self.parts:
             return composite.value(part.value for part in self.parts)
-        return self.kept.value if self.kept is not None else self.summarise(self.values)
+        return self.stored.value if self.stored is not None else self.summarise(self.values)
 
     @cached_property
     def contributions(self) -> FloatArray:
@@ -101,27 +101,27 @@ class Result:
         For means of bounded values (also ranks, whose bound is the number of candidates) and composites, it is Wilson's
         with the effective number of queries; for others, a bootstrap interval.
         """
-        if self.kept is not None:
-            return self.kept.interval
-        if not self._known:
+        if self.stored is not None:
+            return self.stored.interval
+        if not self._has_interval:
             return None
         if (composite := self.measure.kind.composite) is not None and self.parts:
             return composite.interval([part._addend(part.values, composite.weight) for part in self.parts])
         if (bounds := self._bounds) is not None:
             return self._mean_interval(self.values, bounds)
-        return self._unless_point(stats.bootstrap(self.values, **self._how))
+        return self._unless_point(stats.bootstrap(self.values, **self._bootstrap_options))
 
-    def difference(self, other: Result) -> stats.Interval | None:
+    def difference(self, baseline: Result) -> stats.Interval | None:
         """95% interval of this value minus that of another system on the same queries; None as for `interval`."""
-        if not (self._known and other._known):
+        if not (self._has_interval and baseline._has_interval):
             return None
-        if (composite := self.measure.kind.composite) is not None and self.parts and other.parts:
-            pairs = zip(self.parts, other.parts, strict=True)
+        if (composite := self.measure.kind.composite) is not None and self.parts and baseline.parts:
+            pairs = zip(self.parts, baseline.parts, strict=True)
             return composite.difference([a._addend(a.values - b.values, composite.weight) for a, b in pairs])
-        if (bounds := self._bounds) is not None and (others := other._bounds) is not None:
-            reach = max(bounds[1] - bounds[0], others[1] - others[0])
-            return self._mean_interval(self.values - other.values, (-reach, reach))
-        return self._unless_point(stats.bootstrap_difference(self.values, other.values, **self._how))
+        if (bounds := self._bounds) is not None and (other_bounds := baseline._bounds) is not None:
+            reach = max(bounds[1] - bounds[0], other_bounds[1] - other_bounds[0])
+            return self._mean_interval(self.values - baseline.values, (-reach, reach))
+        return self._unless_point(stats.bootstrap_difference(self.values, baseline.values, **self._bootstrap_options))
 
     def _mean_interval(self, values: FloatArray, bounds: tuple[float, float]) -> stats.Interval:
         caution = CAUTION if self._of_ranks else 1.0
@@ -136,7 +136,7 @@ class Result:
         return stats.Part(values, clusters, weight, self.folds)
 
     @property
-    def _how(self) -> dict[str, Any]:
+    def _bootstrap_options(self) -> dict[str, Any]:
         """Options of the bootstrap."""
         return {"statistic": self.statistic, "clusters": self._drawn, "folds": self.folds, "level": self._widened}
 
@@ -157,16 +157,16 @@ class Result:
         return np.asarray(self.clusters * (int(self.folds.max(initial=0)) + 1) + self.folds)
 
     @property
-    def _known(self) -> bool:
+    def _has_interval(self) -> bool:
         """Whether there can be an interval."""
         if not len(self.values) or not np.isfinite(self.values).all() or not all(len(p.values) for p in self.parts):
             return False
-        return self.kept is None and not self.why_none
+        return self.stored is None and not self.why_none
 
     @property
     def why_none(self) -> str:
         """Why finite values have no interval; "" if they have one."""
-        if self.parts or self.kept is not None or (self._bounds is not None and not self._of_ranks):
+        if self.parts or self.stored is not None or (self._bounds is not None and not self._of_ranks):
             return ""
         if self._fewest < LEAST:
             return f"fewer than {LEAST} queries or clusters"
@@ -203,16 +203,16 @@ class Result:
             return self
         rows = self.queries.positions(queries)
         moved = {"clusters": self.clusters, "folds": self.folds}
-        others: dict[str, Any] = {name: None if held is None else held[rows] for name, held in moved.items()}
-        return replace(self, queries=queries, values=self.values[rows], **others)
+        grouped: dict[str, Any] = {name: None if codes is None else codes[rows] for name, codes in moved.items()}
+        return replace(self, queries=queries, values=self.values[rows], **grouped)
 
     def restricted(self, rows: IntArray) -> Result:
         """The result for some of its queries; the candidates stay the same.
 
         Unknown is what unjudged pairs could change: other queries of the part may have a match among them.
         """
-        kept = {"clusters": self.clusters, "folds": self.folds}
-        some: dict[str, Any] = {name: None if held is None else held[rows] for name, held in kept.items()}
+        groupings = {"clusters": self.clusters, "folds": self.folds}
+        some: dict[str, Any] = {name: None if codes is None else codes[rows] for name, codes in groupings.items()}
         some["possible"] = None
         return replace(self, queries=self.queries[rows], values=self.values[rows], **some)
 
@@ -227,8 +227,8 @@ class Result:
 
 def written(measure: str | Measure, results: Iterable[Measured]) -> str:
     """The name of a measure in results: as given if a result has that name, else in its canonical form."""
-    there = {str(result.measure) for result in results}
-    return str(measure) if str(measure) in there else str(Measure.parse(measure))
+    names = {str(result.measure) for result in results}
+    return str(measure) if str(measure) in names else str(Measure.parse(measure))
 
 
 def without_interval(results: Iterable[Result]) -> list[str]:
@@ -279,25 +279,25 @@ def heading(view: str, direction: str) -> str:
     return f"{view}, {DIRECTIONS.get(direction, direction)}"
 
 
-def paired(first: Result, other: Result) -> Result:
+def paired(first: Result, second: Result) -> Result:
     """The result of another system in the order of the first; refuses different queries, groups or folds."""
-    lone = set(first.queries) ^ set(other.queries)
+    lone = set(first.queries) ^ set(second.queries)
     if lone:
         raise LimnerError(
             f"{' '.join(first.key)}: {len(lone)} queries are in only one report ({shown(sorted(lone))}): evaluate all "
             "systems on the same collection"
         )
-    found = other.reordered(first.queries)
-    for what, one, two in (("grouped", first.clusters, found.clusters), ("in folds", first.folds, found.folds)):
+    aligned = second.reordered(first.queries)
+    for grouping, one, two in (("grouped", first.clusters, aligned.clusters), ("in folds", first.folds, aligned.folds)):
         if (one is None) != (two is None):
-            raise LimnerError(f"{' '.join(first.key)}: queries are {what} in one report and not in the other")
+            raise LimnerError(f"{' '.join(first.key)}: queries are {grouping} in one report and not in the second")
         if one is not None and two is not None and not np.array_equal(_numbered(one), _numbered(two)):
             raise LimnerError(
-                f"{' '.join(first.key)}: queries are {what} in different ways: evaluate all systems with the "
+                f"{' '.join(first.key)}: queries are {grouping} in different ways: evaluate all systems with the "
                 f"same settings"
             )
-    parts = {part.key: part for part in other.parts}
-    return replace(found, parts=tuple(paired(part, parts[part.key]) for part in first.parts if part.key in parts))
+    parts = {part.key: part for part in second.parts}
+    return replace(aligned, parts=tuple(paired(part, parts[part.key]) for part in first.parts if part.key in parts))
 
 
 def _numbered(codes: IntArray) -> IntArray:
@@ -308,7 +308,7 @@ def _numbered(codes: IntArray) -> IntArray:
 
 def comparable(a: Result, b: Result) -> bool:
     """Whether both have a finite value per query."""
-    summed_up = a.kept is None and b.kept is None
+    summed_up = a.stored is None and b.stored is None
     return bool(summed_up and len(a.values) and np.isfinite(a.values).all() and np.isfinite(b.values).all())
 
 
@@ -320,10 +320,10 @@ def paired_test(a: Result, b: Result, *, test: str = "auto", samples: int = 100_
     named = {"mcnemar": stats.mcnemar, "sign": stats.sign_test, "wilcoxon": stats.wilcoxon}
     if test in named and (binary or test != "mcnemar"):
         return named[test](a.values, b.values, clusters=a.clusters)
-    how: dict[str, Any] = {"clusters": a.clusters, "seed": seed}
+    options: dict[str, Any] = {"clusters": a.clusters, "seed": seed}
     if a.statistic != "mean":
-        return stats.randomisation_of(a.summarise, a.values, b.values, samples=min(samples, 2_000), **how)
-    return stats.randomisation(a.contributions, b.contributions, samples=samples, **how)
+        return stats.randomisation_of(a.summarise, a.values, b.values, samples=min(samples, 2_000), **options)
+    return stats.randomisation(a.contributions, b.contributions, samples=samples, **options)
 
 
 def effect_size(a: Result, b: Result) -> float:

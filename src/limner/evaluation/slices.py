@@ -44,7 +44,7 @@ class Slice:
         value: The number of the slice; with two systems, the first minus the second.
         interval: Its 95% interval; None if there are too few queries.
         rest: The number of all other queries.
-        apart: 95% interval of the difference from the rest; None if there are too few queries.
+        difference_interval: 95% interval of the difference from the rest; None if there are too few queries.
         test: The permutation test.
         p_adjusted: Its p-value, adjusted over all slices.
         level: The significance level for `p_adjusted`.
@@ -59,7 +59,7 @@ class Slice:
     value: float
     interval: Interval | None
     rest: float
-    apart: Interval | None
+    difference_interval: Interval | None
     test: GroupTest
     p_adjusted: float
     level: float
@@ -70,20 +70,20 @@ class Slice:
         return self.value - self.rest
 
     @property
-    def found(self) -> bool:
+    def is_marked(self) -> bool:
         """Whether the slice differs from the rest."""
         return self.p_adjusted <= self.level
 
     @property
     def verdict(self) -> str:
         """The verdict, "weaker" or "stronger"; empty if the difference may be chance."""
-        if not self.found:
+        if not self.is_marked:
             return ""
         return "stronger" if self.difference * self.measure.kind.better > 0 else "weaker"
 
     def row(self) -> dict[str, object]:
         """A flat record."""
-        ends = {"": self.interval, "difference_": self.apart}
+        ends = {"": self.interval, "difference_": self.difference_interval}
         return {
             "by": self.by, "slice": self.name, "view": self.view, "direction": self.direction,
             "measure": str(self.measure), "queries": self.queries, "value": self.value, "rest": self.rest,
@@ -119,9 +119,9 @@ class Slices(TableReport):
     notes: tuple[str, ...] = ()
 
     @property
-    def found(self) -> tuple[Slice, ...]:
+    def marked(self) -> tuple[Slice, ...]:
         """The slices that differ from the rest."""
-        return tuple(each for each in self.slices if each.found)
+        return tuple(each for each in self.slices if each.is_marked)
 
     @property
     def corrected(self) -> str:
@@ -137,8 +137,8 @@ class Slices(TableReport):
 
     def describe(self) -> dict[str, object]:
         """The slices as plain values."""
-        kept = ("system", "against", "collection", "level", "control", "min_size")
-        return {**{name: getattr(self, name) for name in kept}, "notes": list(self.notes), "slices": self.rows()}
+        fields = ("system", "against", "collection", "level", "control", "min_size")
+        return {**{name: getattr(self, name) for name in fields}, "notes": list(self.notes), "slices": self.rows()}
 
 
 def slices(
@@ -186,7 +186,7 @@ def slices(
         raise UnknownName("control of false discoveries", control, CONTROLS)
     if min_size < 2:
         raise LimnerError(f"min_size={min_size}: expected 2 or more queries")
-    pairs = [(result, _other(result, against)) for result in _chosen(report, measure, view)]
+    pairs = [(result, _result_of(result, against)) for result in _chosen(report, measure, view)]
     grouped = [
         (pair, query_groups(collection, pair[0].direction, pair[0].queries, kinds, min_size=min_size)) for pair in pairs
     ]
@@ -199,10 +199,10 @@ def slices(
         for (pair, groups), before in zip(grouped, _starts(grouped), strict=True)
         if groups
     ]
-    made = _made([entry for found in tests for entry in found], level, control)
-    notes = (*_notes(total, drawn, level, control), *_without_interval(made))
+    finished = _finished([entry for of_pair in tests for entry in of_pair], level, control)
+    notes = (*_notes(total, drawn, level, control), *_without_interval(finished))
     return Slices(
-        report.system, "" if against is None else against.system, report.collection, made, level, control, min_size,
+        report.system, "" if against is None else against.system, report.collection, finished, level, control, min_size,
         notes,
     )  # fmt: skip
 
@@ -215,14 +215,16 @@ def _chosen(report: Evaluated, measure: str | Measure | None, view: str | None) 
     """One result per direction: the given measure, or the headline."""
     results = [r for r in report.results if r.direction in ("i2t", "t2i") and view in (None, r.view)]
     if measure is not None:
-        wanted = written(measure, report.results)
-        results = [r for r in results if str(r.measure) == wanted]
+        name = written(measure, report.results)
+        results = [r for r in results if str(r.measure) == name]
     if not results:
-        there = "; ".join(" ".join(r.key) for r in report.results)
+        available = "; ".join(" ".join(r.key) for r in report.results)
         raise LimnerError(f"no result of images and texts matches {measure or 'any measure'}, {view or 'any view'}; "
-                          f"there are: {there}")  # fmt: skip
+                          f"there are: {available}")  # fmt: skip
     first = {d: [r for r in results if r.direction == d] for d in dict.fromkeys(r.direction for r in results)}
-    chosen = [main_result([r for r in found if r.view == found[0].view]) for found in first.values()]
+    chosen = [
+        main_result([r for r in of_direction if r.view == of_direction[0].view]) for of_direction in first.values()
+    ]
     for result in chosen:
         _refuse_unsliced(result)
     return chosen
@@ -236,13 +238,13 @@ def _refuse_unsliced(result: Result) -> None:
         )
 
 
-def _other(result: Result, against: Evaluated | None) -> Result | None:
+def _result_of(result: Result, against: Evaluated | None) -> Result | None:
     if against is None:
         return None
-    found = [other for other in against.results if other.key == result.key]
-    if not found:
+    matches = [each for each in against.results if each.key == result.key]
+    if not matches:
         raise LimnerError(f"{against.system!r} has no {' '.join(result.key)}: evaluate both with the same measures")
-    return paired(result, found[0])
+    return paired(result, matches[0])
 
 
 _Tested = tuple[Result, Result | None, QueryGroup, GroupTest]
@@ -255,44 +257,44 @@ def _tested(
     seed: int,
     progress: Progress,
 ) -> list[_Tested]:
-    result, other = pair
-    values = result.values if other is None else result.values - other.values
+    result, second = pair
+    values = result.values if second is None else result.values - second.values
     members = np.array([group.members for group in groups])
     tests = group_tests(
         values, members, clusters=result.clusters, samples=samples, seed=seed, progress=progress
     )  # fmt: skip
-    return [(result, other, group, test) for group, test in zip(groups, tests, strict=True)]
+    return [(result, second, group, test) for group, test in zip(groups, tests, strict=True)]
 
 
-def _made(tested: Sequence[_Tested], level: float, control: str) -> tuple[Slice, ...]:
+def _finished(tested: Sequence[_Tested], level: float, control: str) -> tuple[Slice, ...]:
     adjusted = false_discovery([test.p_value for *_, test in tested], method=control)
-    made = [_slice(*each, float(p), level) for each, p in zip(tested, adjusted, strict=True)]
-    return tuple(sorted(made, key=lambda s: (not s.found, s.difference * s.measure.kind.better)))
+    finished = [_slice(*each, float(p), level) for each, p in zip(tested, adjusted, strict=True)]
+    return tuple(sorted(finished, key=lambda s: (not s.is_marked, s.difference * s.measure.kind.better)))
 
 
 def _slice(
-    result: Result, other: Result | None, group: QueryGroup, test: GroupTest, p_adjusted: float, level: float
+    result: Result, second: Result | None, group: QueryGroup, test: GroupTest, p_adjusted: float, level: float
 ) -> Slice:
-    inside, outside = (_interval(result, other, rows) for rows in (group.members, ~group.members))
+    inside, outside = (_interval(result, second, rows) for rows in (group.members, ~group.members))
     return Slice(
         group.by, group.value, result.view, result.direction, result.measure, test.size, test.mean, inside, test.rest,
-        _apart(inside, outside, test), test, p_adjusted, level,
+        _difference_interval(inside, outside, test), test, p_adjusted, level,
     )  # fmt: skip
 
 
-def _interval(result: Result, other: Result | None, members: npt.NDArray[np.bool_]) -> Interval | None:
+def _interval(result: Result, second: Result | None, members: npt.NDArray[np.bool_]) -> Interval | None:
     rows = np.flatnonzero(members)
     some = result.restricted(rows)
-    return some.interval if other is None else some.difference(other.restricted(rows))
+    return some.interval if second is None else some.difference(second.restricted(rows))
 
 
-def _apart(inside: Interval | None, outside: Interval | None, test: GroupTest) -> Interval | None:
+def _difference_interval(inside: Interval | None, outside: Interval | None, test: GroupTest) -> Interval | None:
     """Interval of a difference from those of its parts (Zou & Donner 2008), which may be correlated."""
     if inside is None or outside is None:
         return None
 
-    def reach(one: float, other: float) -> float:
-        return math.sqrt(max(one**2 + other**2 - 2 * test.correlation * one * other, 0.0))
+    def reach(one: float, second: float) -> float:
+        return math.sqrt(max(one**2 + second**2 - 2 * test.correlation * one * second, 0.0))
 
     low = test.difference - reach(test.mean - inside.low, outside.high - test.rest)
     high = test.difference + reach(inside.high - test.mean, test.rest - outside.low)
@@ -309,12 +311,14 @@ def _notes(total: int, samples: int, level: float, control: str) -> tuple[str, .
     )
 
 
-def _without_interval(made: Sequence[Slice]) -> tuple[str, ...]:
-    few = next((each for each in made if each.interval is None), None)
-    return () if few is None else (f"no interval of {few.measure}: slices of fewer than {LEAST} queries or clusters",)
+def _without_interval(finished: Sequence[Slice]) -> tuple[str, ...]:
+    short = next((each for each in finished if each.interval is None), None)
+    return (
+        () if short is None else (f"no interval of {short.measure}: slices of fewer than {LEAST} queries or clusters",)
+    )
 
 
-def of_direction(found: Slices) -> Iterator[tuple[str, str, str, list[Slice]]]:
+def of_direction(sliced: Slices) -> Iterator[tuple[str, str, str, list[Slice]]]:
     """The slices of each table, as (view, direction, measure, slices)."""
-    for key in dict.fromkeys((s.view, s.direction, str(s.measure)) for s in found.slices):
-        yield *key, [s for s in found.slices if (s.view, s.direction, str(s.measure)) == key]
+    for key in dict.fromkeys((s.view, s.direction, str(s.measure)) for s in sliced.slices):
+        yield *key, [s for s in sliced.slices if (s.view, s.direction, str(s.measure)) == key]

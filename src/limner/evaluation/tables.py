@@ -119,32 +119,34 @@ class TableReport(Tabular):
 
 def text(report: TableReport) -> str:
     """For a terminal."""
-    shown = report.document()
-    parts = [*([shown.title] if shown.is_titled else []), *map(captioned_text, shown.grids), *shown.foot]
-    return "\n\n".join([*parts, *(f"note: {note}" for note in shown.notes)])
+    document = report.document()
+    parts = [*([document.title] if document.is_titled else []), *map(captioned_text, document.grids), *document.foot]
+    return "\n\n".join([*parts, *(f"note: {note}" for note in document.notes)])
 
 
 def html(report: TableReport) -> str:
     """For a notebook."""
-    shown = report.document()
-    grids = (html_table(f"{shown.title}: {grid.title}", grid.rows) for grid in shown.grids)
-    return "".join([*grids, *(f"<p>{escape(note)}</p>" for note in (*shown.foot, *shown.notes))])
+    document = report.document()
+    grids = (html_table(f"{document.title}: {grid.title}", grid.rows) for grid in document.grids)
+    return "".join([*grids, *(f"<p>{escape(note)}</p>" for note in (*document.foot, *document.notes))])
 
 
 def markdown(report: TableReport) -> str:
     """As Markdown."""
-    shown = report.document()
-    grids = [f"## {one_line(g.caption)}\n\n{markdown_grid(g)}" if g.caption else markdown_grid(g) for g in shown.grids]
-    notes = (f"Note: {one_line(note)}" for note in shown.notes)
-    return "\n\n".join([f"# {one_line(shown.title)}", *grids, *map(one_line, shown.foot), *notes]) + "\n"
+    document = report.document()
+    grids = [
+        f"## {one_line(g.caption)}\n\n{markdown_grid(g)}" if g.caption else markdown_grid(g) for g in document.grids
+    ]
+    notes = (f"Note: {one_line(note)}" for note in document.notes)
+    return "\n\n".join([f"# {one_line(document.title)}", *grids, *map(one_line, document.foot), *notes]) + "\n"
 
 
 def latex(report: TableReport) -> str:
     """As LaTeX tables (booktabs)."""
-    shown = report.document()
-    grids = [f"% {one_line(g.caption)}\n{latex_grid(g)}" if g.caption else latex_grid(g) for g in shown.grids]
-    notes = (f"% {one_line(note)}" for note in (*shown.foot, *shown.notes))
-    return "\n\n".join([f"% {one_line(shown.title)}", *grids, *notes]) + "\n"
+    document = report.document()
+    grids = [f"% {one_line(g.caption)}\n{latex_grid(g)}" if g.caption else latex_grid(g) for g in document.grids]
+    notes = (f"% {one_line(note)}" for note in (*document.foot, *document.notes))
+    return "\n\n".join([f"% {one_line(document.title)}", *grids, *notes]) + "\n"
 
 
 def csv_text(report: TableReport) -> str:

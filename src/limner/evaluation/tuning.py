@@ -23,7 +23,7 @@ from limner.scores.correction import CORRECTIONS, Grid
 
 
 def tune(
-    how: str | type[Correction] | Correction,
+    method: str | type[Correction] | Correction,
     dev_scores: Scores,
     dev_collection: Collection,
     *,
@@ -35,8 +35,8 @@ def tune(
     """Finds the options of a correction that are best on a dev split.
 
     Args:
-        how: A correction: a name or "module:class", either with fixed options in parentheses; a class, or an object of
-            the class.
+        method: A correction: a name or "module:class", either with fixed options in parentheses; a class, or an
+            object of the class.
         dev_scores: Scores of the dev split, images by texts or reversed.
         dev_collection: The dev split.
         measure: The objective: rsum, the sum of R@1, R@5 and R@10 in both directions, or the mean of any other measure
@@ -54,9 +54,9 @@ def tune(
     >>> sorted(tune("nnn", scores, pairs.dev, grid={"k": [2, 4]}, measure="R@1"))
     ['k']
     """
-    if isinstance(how, str):
-        how, fixed = CORRECTIONS.parsed(how, fixed)
-    chosen = correction(how, **(fixed or {})) if not isinstance(how, Correction) else how  # fail early
+    if isinstance(method, str):
+        method, fixed = CORRECTIONS.parsed(method, fixed)
+    chosen = correction(method, **(fixed or {})) if not isinstance(method, Correction) else method  # fail early
     kind, name = type(chosen), chosen.name
     tried = {option: values for option, values in (grid or kind.grid).items() if option not in (fixed or {})}
     if not tried and not fixed:
@@ -81,19 +81,19 @@ def _points(kind: type[Correction], grid: Grid, fixed: Mapping[str, Any], querie
 
 def _value(scores: Scores, collection: Collection, measure: str) -> float:
     """The mean over both directions, with the sign set so that higher is better."""
-    wanted = Measure.parse(measure)
-    report = evaluate(scores, collection, measures=[wanted], keep=0)
-    every = [result for result in report.results if result.measure == wanted]
+    parsed = Measure.parse(measure)
+    report = evaluate(scores, collection, measures=[parsed], keep=0)
+    every = [result for result in report.results if result.measure == parsed]
     if not every:
         raise LimnerError(f"the dev split gives no {measure}: expected a measure that both directions have")
-    found = [result for result in every if result.view == every[0].view]  # the original pairs come first
-    return sum(result.value * result.measure.kind.better for result in found) / len(found)
+    of_view = [result for result in every if result.view == every[0].view]  # the original pairs come first
+    return sum(result.value * result.measure.kind.better for result in of_view) / len(of_view)
 
 
 def corrected(
     scores: Scores,
     collection: Collection,
-    how: str | type[Correction],
+    method: str | type[Correction],
     *,
     split: str = "test",
     tune: str | None = "dev",
@@ -105,7 +105,7 @@ def corrected(
     Args:
         scores: Scores of the whole collection (or at least of both splits), images by texts or reversed.
         collection: The collection with its splits.
-        how: A correction: a name, "module:class", or a class.
+        method: A correction: a name, "module:class", or a class.
         split: The split to correct; its own queries are the bank.
         tune: The split on which options are chosen; None to use the defaults.
         measure: The objective on that split.
@@ -114,14 +114,14 @@ def corrected(
     if tune is not None:
         if tune == split:
             raise LimnerError(f"tune and split are both {split!r}: results would be too optimistic; use a dev split")
-        options = _tuned(how, *_part(scores, collection.split(tune)), measure, options)
-    return correct(_part(scores, collection.split(split))[0], how, **options)
+        options = _tuned(method, *_part(scores, collection.split(tune)), measure, options)
+    return correct(_part(scores, collection.split(split))[0], method, **options)
 
 
 def _tuned(
-    how: str | type[Correction], scores: Scores, part: Collection, measure: str, fixed: Mapping[str, object]
+    method: str | type[Correction], scores: Scores, part: Collection, measure: str, fixed: Mapping[str, object]
 ) -> dict[str, object]:
-    return tune(how, scores, part, measure=measure, fixed=fixed)
+    return tune(method, scores, part, measure=measure, fixed=fixed)
 
 
 def _part(scores: Scores, part: Collection) -> tuple[Scores, Collection]:

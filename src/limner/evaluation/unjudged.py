@@ -60,7 +60,7 @@ def possible(
         low, high = np.minimum(low, high), np.maximum(low, high)
     else:
         for query in np.flatnonzero(counts):
-            low[query], high[query] = open_.extremes(int(query), at_least=0 if certain[query] else 1)
+            low[query], high[query] = open_.extremes(int(query), min_relevant=0 if certain[query] else 1)
     folds = folding(open_.judged.queries)[counts] if folding else np.zeros(int(counts.sum()), dtype=np.int64)
     ends = [_over_folds(measure, ends[counts], certain[counts], folds, sign) for ends, sign in ((low, 1), (high, -1))]
     return ends[0], ends[1]
@@ -74,27 +74,32 @@ def _over_folds(
 ) -> float:
     """The lowest (sign 1) or highest (sign -1) mean over folds; a fold counts if a query in it does."""
     each = [
-        (_extreme(measure.summarise, values[here & certain], values[here & ~certain], sign), bool(certain[here].any()))
-        for here in (folds == fold for fold in np.unique(folds))
+        (
+            _extreme(measure.summarise, values[in_fold & certain], values[in_fold & ~certain], sign),
+            bool(certain[in_fold].any()),
+        )
+        for in_fold in (folds == fold for fold in np.unique(folds))
     ]
-    sure, other = (np.array([value for value, counts in each if counts is want]) for want in (True, False))
-    return _extreme(lambda some: float(np.mean(some)), sure, other, sign)
+    certain_values, possible_values = (
+        np.array([value for value, counts in each if counts is want]) for want in (True, False)
+    )
+    return _extreme(lambda some: float(np.mean(some)), certain_values, possible_values, sign)
 
 
-def _extreme(summarise: Callable[[FloatArray], float], sure: FloatArray, other: FloatArray, sign: int) -> float:
+def _extreme(summarise: Callable[[FloatArray], float], certain: FloatArray, uncertain: FloatArray, sign: int) -> float:
     """The lowest or highest mean (or median) of values, over all choices of which others are added.
 
     The others are added from the lowest (or highest) on, while they are beyond the mean so far.
     """
-    ordered = sign * np.sort(sign * other)
-    first, last = (0 if len(sure) else 1), len(ordered)
+    ordered = sign * np.sort(sign * uncertain)
+    first, last = (0 if len(certain) else 1), len(ordered)
     while first < last:
         middle = (first + last) // 2
-        if sign * ordered[middle] < sign * summarise(np.concatenate([sure, ordered[:middle]])):
+        if sign * ordered[middle] < sign * summarise(np.concatenate([certain, ordered[:middle]])):
             first = middle + 1
         else:
             last = middle
-    return summarise(np.concatenate([sure, ordered[:first]]))
+    return summarise(np.concatenate([certain, ordered[:first]]))
 
 
 # --- of one query -------------------------------------------------------------------------------------------------
@@ -115,16 +120,16 @@ class _Open:
     worst: bool
 
     @cached_property
-    def least(self) -> float:
+    def lowest_grade(self) -> float:
         """The lowest grade that counts as relevant."""
-        least = self.measure.option("min_grade") if "min_grade" in self.measure.kind.options else 0.0
-        return max(float(least), float(np.nextafter(0.0, 1.0)))
+        lowest = self.measure.option("min_grade") if "min_grade" in self.measure.kind.options else 0.0
+        return max(float(lowest), float(np.nextafter(0.0, 1.0)))
 
     @cached_property
     def levels(self) -> FloatArray:
         """The relevant grades of the judgements; 1 or the lowest that counts if there is none."""
-        levels = np.unique(self.judged.grades[self.judged.grades >= self.least])
-        return levels if len(levels) else np.array([self.least if self.least > 1e-300 else 1.0])
+        levels = np.unique(self.judged.grades[self.judged.grades >= self.lowest_grade])
+        return levels if len(levels) else np.array([self.lowest_grade if self.lowest_grade > 1e-300 else 1.0])
 
     @cached_property
     def grows(self) -> bool:
@@ -173,9 +178,9 @@ class _Open:
         longest = int(self.lengths.max(initial=1))
         if not (kind.rank or kind.decided_by == "first" or (kind.sees == "k" and self.measure.k)):
             return longest
-        wanted = max(self.measure.k or 0, int(judged.relevant.max(initial=0)) + 1)
-        near = judged.above < wanted
-        return min(longest, max(wanted, int((judged.above + judged.tied)[near].max(initial=0))))
+        limit = max(self.measure.k or 0, int(judged.relevant.max(initial=0)) + 1)
+        in_limit = judged.above < limit
+        return min(longest, max(limit, int((judged.above + judged.tied)[in_limit].max(initial=0))))
 
     def computable(self, queries: int) -> bool:
         """Whether the number of ranks to write out is small enough."""
@@ -194,76 +199,76 @@ class _Open:
         """Placements in which every candidate is relevant unless it was judged irrelevant."""
         judged, depth, rank = self.judged.of(queries), self.depth, np.arange(self.depth)
         unseen = np.where(judged.known < NEVER, self.absent[queries] + judged.relevant, 0)
-        above, tied = np.tile(rank, (len(queries), 1)), np.ones((len(queries), depth), dtype=np.int64)
+        n_above, tied = np.tile(rank, (len(queries), 1)), np.ones((len(queries), depth), dtype=np.int64)
         grades = np.where(rank < (self.lengths[queries] + unseen)[:, None], self.levels[-1], 0.0)
         place = _places(judged)
         at = np.flatnonzero(place < depth)
-        grades[judged.query[at], place[at]] = np.where(judged.grades >= self.least, judged.grades, 0.0)[at]
+        grades[judged.query[at], place[at]] = np.where(judged.grades >= self.lowest_grade, judged.grades, 0.0)[at]
         for entry in np.flatnonzero((judged.tied > 1) & (judged.above < depth)):
             row, first = int(judged.query[entry]), int(judged.above[entry])
             block = slice(first, min(first + int(judged.tied[entry]), depth))
-            above[row, block], tied[row, block] = first, judged.tied[entry]
+            n_above[row, block], tied[row, block] = first, judged.tied[entry]
         lost = ~(grades > 0).any(axis=1)
-        above[lost, -1], tied[lost, -1], grades[lost, -1] = NEVER, 1, self.levels[-1]
+        n_above[lost, -1], tied[lost, -1], grades[lost, -1] = NEVER, 1, self.levels[-1]
         right = grades > 0
         indptr = np.concatenate([[0], np.cumsum(right.sum(axis=1))])
-        whole = np.full(len(queries), NEVER)
-        return Placements(judged.queries, indptr, above[right], tied[right], grades[right], judged.pool, whole)
+        complete = np.full(len(queries), NEVER)
+        return Placements(judged.queries, indptr, n_above[right], tied[right], grades[right], judged.pool, complete)
 
     def last_right(self, queries: IntArray) -> FloatArray:
         """The values if only the last unjudged candidate is relevant, with the lowest grade; no judged one is."""
         if not len(queries):
             return np.empty(0)
-        above, tied = np.stack([self._unjudged(int(query), most=1)[:, -1] for query in queries], axis=1)
-        one = self._placements(queries, np.ones(len(queries), dtype=np.int64), above, tied)
+        n_above, tied = np.stack([self._unjudged(int(query), limit=1)[:, -1] for query in queries], axis=1)
+        one = self._placements(queries, np.ones(len(queries), dtype=np.int64), n_above, tied)
         grades = np.full(len(queries), self.levels[0])
         return self._values(replace(one, grades=grades).continued(best=False))
 
-    def extremes(self, query: int, *, at_least: int) -> Range:
+    def extremes(self, query: int, *, min_relevant: int) -> Range:
         """The lowest and the highest value of a query, if at least so many unjudged candidates are relevant."""
-        here = self._entries(query)
-        right = np.flatnonzero(self.judged.grades[here] >= self.least)
-        own = np.stack([self.judged.above[here], self.judged.tied[here]])[:, right]
-        others = self._unjudged(query, most=NEVER)
-        many = others.shape[1]
-        above, tied = np.concatenate([own, others], axis=1)
-        grades = np.concatenate([self.judged.grades[here][right], np.full(many, self.levels[-1])])
+        entries = self._entries(query)
+        right = np.flatnonzero(self.judged.grades[entries] >= self.lowest_grade)
+        certain = np.stack([self.judged.above[entries], self.judged.tied[entries]])[:, right]
+        uncertain = self._unjudged(query, limit=NEVER)
+        n_unjudged = uncertain.shape[1]
+        n_above, tied = np.concatenate([certain, uncertain], axis=1)
+        grades = np.concatenate([self.judged.grades[entries][right], np.full(n_unjudged, self.levels[-1])])
         number = np.concatenate(
-            [np.full(len(right), -1), np.arange(many)]
+            [np.full(len(right), -1), np.arange(n_unjudged)]
         )  # -1 for those that are relevant in any case
-        order = np.lexsort((grades, above))
+        order = np.lexsort((grades, n_above))
         values = []
         for best in (True, False):
-            at_most = np.arange(at_least, many + 1)[:, None]
-            chosen = number < at_most if best else (number >= many - at_most) | (number < 0)
+            max_relevant = np.arange(min_relevant, n_unjudged + 1)[:, None]
+            chosen = number < max_relevant if best else (number >= n_unjudged - max_relevant) | (number < 0)
             _, at = np.nonzero(chosen[:, order])
-            same = np.full(len(chosen), query)
-            made = self._placements(same, chosen.sum(axis=1), above[order][at], tied[order][at])
-            values.append(self._values(replace(made, grades=grades[order][at]).continued(best=best)))
-        both = np.concatenate(values)
+            queries = np.full(len(chosen), query)
+            placements = self._placements(queries, chosen.sum(axis=1), n_above[order][at], tied[order][at])
+            values.append(self._values(replace(placements, grades=grades[order][at]).continued(best=best)))
+        values_of = np.concatenate(values)
         bounds = self.measure.kind.bounds
-        return both.min(), bounds[1] if self.mixed and bounds else both.max()
+        return values_of.min(), bounds[1] if self.mixed and bounds else values_of.max()
 
     def _entries(self, query: int) -> slice:
         return slice(self.judged.indptr[query], self.judged.indptr[query + 1])
 
-    def _unjudged(self, query: int, most: int) -> IntArray:
+    def _unjudged(self, query: int, limit: int) -> IntArray:
         """Rank and size of the tie of a query's unjudged candidates, in order; at most so many outside its list."""
-        here, length = self._entries(query), int(self.lengths[query])
-        starts, sizes, place = self.judged.above[here], self.judged.tied[here], self.place[here]
-        above, tied = np.arange(length), np.ones(length, dtype=np.int64)
+        entries, length = self._entries(query), int(self.lengths[query])
+        starts, sizes, place = self.judged.above[entries], self.judged.tied[entries], self.place[entries]
+        n_above, tied = np.arange(length), np.ones(length, dtype=np.int64)
         for first, size in set(zip(starts[sizes > 1].tolist(), sizes[sizes > 1].tolist(), strict=True)):
-            above[first : first + size], tied[first : first + size] = first, size
-        listed = np.delete(np.stack([above, tied]), place[place < length], axis=1)
-        absent = np.repeat([[NEVER], [1]], min(int(self.absent[query]), most), axis=1)
+            n_above[first : first + size], tied[first : first + size] = first, size
+        listed = np.delete(np.stack([n_above, tied]), place[place < length], axis=1)
+        absent = np.repeat([[NEVER], [1]], min(int(self.absent[query]), limit), axis=1)
         return np.concatenate([listed, absent], axis=1)
 
-    def _placements(self, queries: IntArray, sizes: IntArray, above: IntArray, tied: IntArray) -> Placements:
+    def _placements(self, queries: IntArray, sizes: IntArray, n_above: IntArray, tied: IntArray) -> Placements:
         """Placements of lists with so many relevant candidates, each of grade 1, for queries that may be repeated."""
         ids = Ids([str(number) for number in range(len(queries))])
         indptr = np.concatenate([[0], np.cumsum(sizes)])
-        pool, known = self.judged.pool[queries], self.judged.known[queries]
-        return Placements(ids, indptr, above, tied, np.ones(len(above)), pool, known)
+        pool, list_lengths = self.judged.pool[queries], self.judged.known[queries]
+        return Placements(ids, indptr, n_above, tied, np.ones(len(n_above)), pool, list_lengths)
 
     def _values(self, placements: Placements) -> FloatArray:
         return computed(self.measure, relevant_last(placements) if self.worst else placements)

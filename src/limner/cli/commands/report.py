@@ -91,12 +91,12 @@ def report(
     if estimate is not None and not others:
         raise typer.BadParameter("--estimate compares systems: give --others too")
     held = Report.load(file)
-    options: dict[str, Any] = {"others": load_reports(others)} if others else {}
+    options: dict[str, Any] = {"other_reports": load_reports(others)} if others else {}
     if baseline is not None:
         options["baseline"] = Report.load(baseline)
     if estimate is not None:
         with labels_of(estimate) as labels:
-            options["comparison"] = compare([held, *options["others"]], labels=labels, mode=mode)
+            options["comparison"] = compare([held, *options["other_reports"]], labels=labels, mode=mode)
     if collection is not None:
         options["collection"] = part(load(collection, option), split)
     if slices:

@@ -157,12 +157,12 @@ class Board(TableReport):
 
     def table(self, measure: str, *, collection: str | None = None, direction: str | None = None) -> BoardTable:
         """The only table of a measure; if none or several match, the error lists them."""
-        same = [t for t in self.tables if str(t.measure) == str(measure)]
-        found = [t for t in same if collection in (None, t.collection) and direction in (None, t.direction)]
-        if len(found) != 1:
-            there = "; ".join(t.title for t in (found or self.tables))
-            raise LimnerError(f"{len(found)} tables match {measure}: there are {there}")
-        return found[0]
+        of_measure = [t for t in self.tables if str(t.measure) == str(measure)]
+        matches = [t for t in of_measure if collection in (None, t.collection) and direction in (None, t.direction)]
+        if len(matches) != 1:
+            titles = "; ".join(t.title for t in (matches or self.tables))
+            raise LimnerError(f"{len(matches)} tables match {measure}: there are {titles}")
+        return matches[0]
 
     def rows(self) -> list[dict[str, object]]:
         """One flat record per table and system, as in the CSV file."""
@@ -234,8 +234,8 @@ def ranked(
             f"no measure has two systems ({lone} numbers have only one system): give two or more results on the same "
             "collection and measure"
         )
-    said = [f"{lone} numbers that only one system has are left out"] if lone else []
-    return Board(tuple(tables), level, (*notes, *said))
+    lone_notes = [f"{lone} numbers that only one system has are left out"] if lone else []
+    return Board(tuple(tables), level, (*notes, *lone_notes))
 
 
 def _table(group: Sequence[BoardEntry], level: float, samples: int, seed: int) -> BoardTable:
@@ -249,12 +249,12 @@ def _table(group: Sequence[BoardEntry], level: float, samples: int, seed: int) -
         else (f"{len(group) - len(finite)} systems without a finite value are left out",)
     )
     entries = sorted(finite, key=lambda entry: (-entry.value * entry.measure.kind.better, entry.system))
-    sets, known, said = _rank_sets(entries, level, samples, seed)
+    sets, evidence, set_notes = _rank_sets(entries, level, samples, seed)
     first = entries[0]
     rows = tuple(_row(entries, at, sets, level) for at in range(len(entries)))
     method = sets.method if sets is not None else "none: the number of queries is not known"
     named = first.collection, first.view, first.direction, first.measure
-    return BoardTable(*named, known, method, rows, (*notes, *said))
+    return BoardTable(*named, evidence, method, rows, (*notes, *set_notes))
 
 
 def _refuse_twice(group: Sequence[BoardEntry]) -> None:
@@ -290,33 +290,33 @@ def _rank_sets(
     if None in units:
         return None, MEANS, (NO_QUERIES,)
     alone = entries[0].direction != "i2t" and any(entry.units is None for entry in entries)
-    said: tuple[str, ...] = (CAUTIOUS, NO_CLUSTERS) if alone else (CAUTIOUS,)
+    cautions: tuple[str, ...] = (CAUTIOUS, NO_CLUSTERS) if alone else (CAUTIOUS,)
     values = np.array([entry.value for entry in entries]) * measure.kind.better
     ends = tuple(sorted(end * measure.kind.better for end in bounds))
     return (
         stats.rank_sets_of_means(values, np.array(units, dtype=float), bounds=(ends[0], ends[1]), level=level),
         UNPAIRED,
-        said,
+        cautions,
     )
 
 
 def _parts(results: Sequence[Result]) -> list[stats.Part] | None:
     """The values of all systems side by side; None if they cannot be paired."""
     first = results[0]
-    aligned = [first, *(_aligned(first, other) for other in results[1:])]
+    aligned = [first, *(_aligned(first, result) for result in results[1:])]
     every = [result for result in aligned if result is not None]
     if len(every) < len(results):
         return None
     composite = first.measure.kind.composite
     if composite is None:
-        return [_part(every)] if all(comparable(first, other) for other in every) else None
+        return [_part(every)] if all(comparable(first, result) for result in every) else None
     return [_part([result.parts[at] for result in every], composite.weight) for at in range(len(first.parts))] or None
 
 
-def _aligned(first: Result, other: Result) -> Result | None:
+def _aligned(first: Result, result: Result) -> Result | None:
     """The other result, reordered to the queries of the first; None if it has different queries."""
     try:
-        return paired(first, other)
+        return paired(first, result)
     except LimnerError:
         return None
 
@@ -331,7 +331,7 @@ def _part(results: Sequence[Result], weight: float = 1.0) -> stats.Part:
 def _row(entries: Sequence[BoardEntry], at: int, sets: stats.RankSets | None, level: float) -> BoardRow:
     entry = entries[at]
     better = entry.measure.kind.better
-    rank = 1 + sum(better * other.value > better * entry.value for other in entries)
+    rank = 1 + sum(better * rival.value > better * entry.value for rival in entries)
     low, high = _ends(entry)
     lowest, highest = (1, len(entries)) if sets is None else (int(sets.lowest[at]), int(sets.highest[at]))
     row = BoardRow(entry.system, entry.value, low, high, entry.queries, rank, lowest, highest)

@@ -90,44 +90,44 @@ def leaderboard(
     progress = as_progress(progress)
     if by and collection is None:
         raise LimnerError(f"slices by {by!r} need the collection that was evaluated: give collection=")
-    how = {"judgements": judgements, "groups": groups, "measures": measures, "unretrieved": unretrieved}
-    entries = _entries(list(results), unit, how, progress)
-    shown = _chosen(entries, _wanted(measures), view, direction)
-    sized = [_sized(entry, queries, clusters) for entry in shown]
+    options = {"judgements": judgements, "groups": groups, "measures": measures, "unretrieved": unretrieved}
+    entries = _entries(list(results), unit, options, progress)
+    chosen = _chosen(entries, _measure_names(measures), view, direction)
+    sized = [_sized(entry, queries, clusters) for entry in chosen]
     drawn: dict[str, Any] = {"samples": samples, "seed": seed}
     board = ranked(sized, level=level, **drawn, progress=progress.step("ranking the systems", "tables"))
     if collection is None:
         return board
     kinds = [by] if isinstance(by, str) and by else list(by)
-    told = progress.step("ranking the systems on slices", "tables")
-    return with_slices(board, sized, collection, by=kinds, min_size=min_size, **drawn, progress=told)
+    step = progress.step("ranking the systems on slices", "tables")
+    return with_slices(board, sized, collection, by=kinds, min_size=min_size, **drawn, progress=step)
 
 
 def _entries(
-    results: Sequence[Result], unit: str | None, how: Mapping[str, Any], progress: Progress
+    results: Sequence[Result], unit: str | None, options: Mapping[str, Any], progress: Progress
 ) -> list[BoardEntry]:
     """The entries of all results; a report with the values of every query takes a while to read."""
-    found: list[BoardEntry] = []
+    entries: list[BoardEntry] = []
     for place, result in enumerate(results):
         progress(place, len(results))
-        found += _read(result, unit, how)
-    return found
+        entries += _read(result, unit, options)
+    return entries
 
 
 def _chosen(
-    entries: Sequence[BoardEntry], wanted: set[str] | None, view: str | None, direction: str | None
+    entries: Sequence[BoardEntry], measures: set[str] | None, view: str | None, direction: str | None
 ) -> list[BoardEntry]:
     """The entries of the given measures, view and direction; raises an error if none is left."""
-    found = [e for e in entries if wanted is None or str(e.measure) in wanted]
-    found = [e for e in found if view in (None, e.view) and direction in (None, e.direction)]
-    if entries and not found:
-        asked = " ".join(filter(None, [view, direction, *sorted(wanted or ())]))
-        there = ", ".join(dict.fromkeys(" ".join(filter(None, e.key[1:])) for e in entries))
-        raise LimnerError(f"no result has {asked}: there are {there}")
-    return found
+    matches = [e for e in entries if measures is None or str(e.measure) in measures]
+    matches = [e for e in matches if view in (None, e.view) and direction in (None, e.direction)]
+    if entries and not matches:
+        request = " ".join(filter(None, [view, direction, *sorted(measures or ())]))
+        available = ", ".join(dict.fromkeys(" ".join(filter(None, e.key[1:])) for e in entries))
+        raise LimnerError(f"no result has {request}: there are {available}")
+    return matches
 
 
-def _wanted(measures: str | Sequence[str] | None) -> set[str] | None:
+def _measure_names(measures: str | Sequence[str] | None) -> set[str] | None:
     if measures is None:
         return None
     words = measures.replace(",", " ").split() if isinstance(measures, str) else measures
@@ -145,17 +145,17 @@ def _sized(entry: BoardEntry, queries: Counts | int | None, clusters: Counts | i
     )
 
 
-def _count(entry: BoardEntry, counts: Counts | int | None, what: str) -> int | None:
-    given = counts.get(entry.collection, counts.get(entry.view)) if isinstance(counts, Mapping) else counts
-    if given is not None and given < 1:
-        raise LimnerError(f"{what}: got {given}, expected 1 or more")
-    return given
+def _count(entry: BoardEntry, counts: Counts | int | None, noun: str) -> int | None:
+    number_of = counts.get(entry.collection, counts.get(entry.view)) if isinstance(counts, Mapping) else counts
+    if number_of is not None and number_of < 1:
+        raise LimnerError(f"{noun}: got {number_of}, expected 1 or more")
+    return number_of
 
 
 # --- files ------------------------------------------------------------------------------------------------------
 
 
-def _read(result: Result, unit: str | None, how: Mapping[str, object]) -> list[BoardEntry]:
+def _read(result: Result, unit: str | None, options: Mapping[str, object]) -> list[BoardEntry]:
     if isinstance(result, BoardEntry):
         return [result]
     if isinstance(result, Report):
@@ -165,43 +165,43 @@ def _read(result: Result, unit: str | None, how: Mapping[str, object]) -> list[B
         return TABLES.find(source)(name)
     path = Path(result)
     if path.is_dir():
-        return _usual(_folder(path), how)
+        return _usual(_folder(path), options)
     if path.suffix.lower() in (".csv", ".tsv"):
         return read_table(path, unit=unit)
     if path.suffix.lower() == ".md":
         return read_model_card(path)
-    if path.suffix.lower() != ".json" or how["judgements"] is not None:
-        return _run(path, how)
+    if path.suffix.lower() != ".json" or options["judgements"] is not None:
+        return _run(path, options)
     content = read_json(path, what="result")
-    return _usual(read_mteb(path), how) if is_mteb(content) else entries_of(read_report(path))
+    return _usual(read_mteb(path), options) if is_mteb(content) else entries_of(read_report(path))
 
 
-def _usual(entries: list[BoardEntry], how: Mapping[str, object]) -> list[BoardEntry]:
+def _usual(entries: list[BoardEntry], options: Mapping[str, object]) -> list[BoardEntry]:
     """Keeps only the usual measures of MTEB, which reports dozens, unless measures are given."""
-    return entries if how["measures"] is not None else [e for e in entries if str(e.measure) in USUAL]
+    return entries if options["measures"] is not None else [e for e in entries if str(e.measure) in USUAL]
 
 
 def _folder(folder: Path) -> list[BoardEntry]:
     files = sorted(file for file in folder.rglob("*.json") if file.name != META and file.is_file())
-    found = [file for file in files if is_mteb(read_json(file, what="result"))]
-    if not found:
+    mteb_files = [file for file in files if is_mteb(read_json(file, what="result"))]
+    if not mteb_files:
         raise LimnerError(f"{folder} has no MTEB results: expected files such as org__model/revision/TASK.json")
-    return [entry for file in found for entry in read_mteb(file)]
+    return [entry for file in mteb_files for entry in read_mteb(file)]
 
 
-def _run(path: Path, how: Mapping[str, Any]) -> list[BoardEntry]:
-    if how["judgements"] is None:
+def _run(path: Path, options: Mapping[str, Any]) -> list[BoardEntry]:
+    if options["judgements"] is None:
         raise LimnerError(
             f"{path}: expected a report or MTEB results (.json), a table (.csv, .tsv) or a folder; a run needs "
             "judgements (judgements=..., or --qrels FILE)"
         )
     report = evaluate(
         read_run(path),
-        how["judgements"],
+        options["judgements"],
         name=path.stem,
-        measures=how["measures"],
-        groups=how["groups"],
-        unretrieved=how["unretrieved"],
+        measures=options["measures"],
+        groups=options["groups"],
+        unretrieved=options["unretrieved"],
     )
     return entries_of(report)
 
@@ -247,9 +247,9 @@ def as_share(measure: Measure, value: float, unit: str, at: At | None = None) ->
 def view_and_measure(column: str) -> tuple[str, Measure]:
     """Splits `coco-5k R@1` into view and measure; a name that limner does not know is kept unchanged."""
     view, _, last = column.strip().rpartition(" ")
-    known = Measure.foreign(last, {})
-    if known.given is None:
-        return view, known
+    measure = Measure.foreign(last, {})
+    if measure.given is None:
+        return view, measure
     return "", Measure.foreign(column.strip(), {"summary": "mean"})
 
 
@@ -282,15 +282,15 @@ def _long(rows: Sequence[tuple[At, Mapping[str, str]]], named: str, collection: 
             cells.get("direction", ""),
             Measure.foreign(cells["measure"].strip(), {"summary": "mean"}),
             number(cells["value"], at, what="value"),
-            _whole(at, cells, "queries"),
-            _whole(at, cells, "clusters"),
+            _integer_cell(at, cells, "queries"),
+            _integer_cell(at, cells, "clusters"),
         )
         for at, cells in rows
         if cells["value"].strip()
     ]
 
 
-def _whole(at: At, cells: Mapping[str, str], name: str) -> int | None:
+def _integer_cell(at: At, cells: Mapping[str, str], name: str) -> int | None:
     cell = cells.get(name, "").strip()
     if not cell:
         return None

@@ -53,31 +53,31 @@ def with_slices(
             f"no slice by {', '.join(kinds)} has {min_size} queries inside and outside, in a result with the values of "
             "every query: lower min_size, or give reports that 'limner evaluate -o FILE.json' wrote"
         )
-    many = max(Counter((entry.system, entry.key) for entry, _ in parts).values())
-    level = 1 - (1 - board.level) / many
-    found = ranked([part for _, part in parts], level=level, samples=samples, seed=seed, progress=progress)
-    said = (
-        f"{many} slices: each has rank sets of {100 * level:.6g}% confidence, so that all hold together with "
+    n_slices = max(Counter((entry.system, entry.key) for entry, _ in parts).values())
+    level = 1 - (1 - board.level) / n_slices
+    sliced = ranked([part for _, part in parts], level=level, samples=samples, seed=seed, progress=progress)
+    level_note = (
+        f"{n_slices} slices: each has rank sets of {100 * level:.6g}% confidence, so that all hold together with "
         f"{100 * board.level:g}%"
     )
-    return replace(board, tables=(*board.tables, *found.tables), notes=(*board.notes, said, *found.notes))
+    return replace(board, tables=(*board.tables, *sliced.tables), notes=(*board.notes, level_note, *sliced.notes))
 
 
 def _parts(entry: BoardEntry, collection: Collection, kinds: Sequence[str], min_size: int) -> Iterator[BoardEntry]:
     result = entry.result
-    if result is None or result.parts or result.kept is not None or result.direction not in ("i2t", "t2i"):
+    if result is None or result.parts or result.stored is not None or result.direction not in ("i2t", "t2i"):
         return
     for group in _groups(entry, result, collection, kinds, min_size):
         part = _part(result, group.members)
-        where = f"{entry.view}; {group.name}" if entry.view else group.name
-        yield replace(entry, view=where, value=part.value, queries=len(part.queries), result=replace(part, view=where))
+        view = f"{entry.view}; {group.name}" if entry.view else group.name
+        yield replace(entry, view=view, value=part.value, queries=len(part.queries), result=replace(part, view=view))
 
 
 def _groups(
     entry: BoardEntry, result: Result, collection: Collection, kinds: Sequence[str], min_size: int
 ) -> list[QueryGroup]:
-    own = collection.images if result.direction == "i2t" else collection.texts
-    lost = next((query for query in result.queries if query not in own.ids), None)
+    items = collection.images if result.direction == "i2t" else collection.texts
+    lost = next((query for query in result.queries if query not in items.ids), None)
     if lost is not None:
         raise LimnerError(
             f"{entry.system} has the query {lost!r}, which {collection.name!r} lacks: give the collection and split "

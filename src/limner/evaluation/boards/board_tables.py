@@ -25,13 +25,13 @@ def board_document(board: Board) -> Document:
 
 def _cells(measure: Measure, row: BoardRow) -> tuple[str, ...]:
     span = "" if row.low is None or row.high is None else f"[{measure.show(row.low)}, {measure.show(row.high)}]"
-    seen = "unknown" if row.queries is None else f"{row.queries:,}"
+    queries = "unknown" if row.queries is None else f"{row.queries:,}"
     return (
         ranks(row),
         row.system,
         measure.show(row.value),
         span,
-        seen,
+        queries,
         "" if row.detectable is None or not math.isfinite(row.detectable) else measure.show(row.detectable),
         needed(row),
     )
@@ -83,13 +83,13 @@ def render_board(board: Board) -> str:
     from limner.evaluation.reports.page import NOTES, written
     from limner.evaluation.reports.page.words import slug
 
-    tables = [{**_shown(table), "id": f"t{at}-{slug(table.title)}"} for at, table in enumerate(board.tables)]
+    tables = [{**_table_content(table), "id": f"t{at}-{slug(table.title)}"} for at, table in enumerate(board.tables)]
     remarks = notes(board)
     contents = [*((table["id"], table["title"]) for table in tables), *([NOTES] if remarks else [])]
     return written("board.html", tables=tables, foot=foot(board), notes=remarks, contents=contents, version=VERSION)
 
 
-def _shown(table: BoardTable) -> dict[str, object]:
+def _table_content(table: BoardTable) -> dict[str, object]:
     return {
         "title": table.title,
         "known": table.known,
@@ -113,7 +113,7 @@ def _page_cells(table: BoardTable, row: BoardRow) -> dict[str, object]:
     show, systems = table.measure.show, len(table.rows)
     step = 100 / systems
     span = "" if row.low is None or row.high is None else f"{show(row.low)} to {show(row.high)}"
-    told = row.detectable is not None and math.isfinite(row.detectable)
+    is_detectable = row.detectable is not None and math.isfinite(row.detectable)
     return {
         "system": row.system,
         "ranks": ranks(row),
@@ -126,8 +126,8 @@ def _page_cells(table: BoardTable, row: BoardRow) -> dict[str, object]:
         "span": span,
         "queries": "unknown" if row.queries is None else f"{row.queries:,}",
         "number": "" if row.queries is None else row.queries,
-        "detectable": show(row.detectable) if told and row.detectable is not None else "",
-        "least": row.detectable if told else "",
+        "detectable": show(row.detectable) if is_detectable and row.detectable is not None else "",
+        "least": row.detectable if is_detectable else "",
         "needed": needed(row),
         "most": "" if row.needed is None else "inf" if math.isinf(row.needed) else row.needed,
     }

@@ -36,8 +36,8 @@ def write_model_card(report: Report, path: str | Path, *, model: str | None = No
     """
     hub, target = _hub(), place_for(path)
     card = _card(hub, target) if target.is_file() else hub.ModelCard(f"---\n{{}}\n---\n\n# {model or report.system}\n")
-    kept = [each for each in card.data.eval_results or [] if not _replaced(each, report)]
-    card.data.eval_results = [*kept, *(_result(hub, report, result) for result in report.results)]
+    unreplaced = [each for each in card.data.eval_results or [] if not _replaced(each, report)]
+    card.data.eval_results = [*unreplaced, *(_result(hub, report, result) for result in report.results)]
     card.data.model_name = model or card.data.get("model_name") or report.system
     write_text(target, str(card))
     return target
@@ -58,9 +58,9 @@ def read_model_card(path: str | Path) -> list[BoardEntry]:
     hub = _hub()
     card = _card(hub, source)
     with damage_told(source, what="model card with evaluation results"):
-        found = list(card.data.eval_results or [])
+        entries = list(card.data.eval_results or [])
         name = str(card.data.get("model_name") or source.resolve().parent.name)
-        return [_entry(each, name) for each in found if _is_number(each.metric_value)]
+        return [_entry(each, name) for each in entries if _is_number(each.metric_value)]
 
 
 def _hub() -> ModuleType:
@@ -78,7 +78,7 @@ def _replaced(result: Any, report: Report) -> bool:
 
 def _result(hub: ModuleType, report: Report, result: Result) -> Any:
     ends = result.interval
-    told = {"queries": len(result.queries)} | (
+    arguments = {"queries": len(result.queries)} | (
         {} if ends is None else {"low": float(ends.low), "high": float(ends.high)}
     )
     return hub.EvalResult(
@@ -90,7 +90,7 @@ def _result(hub: ModuleType, report: Report, result: Result) -> Any:
         metric_type=str(result.measure),
         metric_name=f"{result.direction} {result.measure}",
         metric_value=float(result.value),
-        metric_args=told,
+        metric_args=arguments,
         source_name="limner",
         source_url="https://pypi.org/project/limner",
     )
@@ -102,10 +102,10 @@ def _entry(result: Any, model: str) -> BoardEntry:
     share = value / 100 if value > 1 and measure.kind.percent else value
     args = result.metric_args if isinstance(result.metric_args, dict) else {}
     queries = args.get("queries")
-    towards = next((name for name, task in TASKS.items() if task == result.task_type), "")
-    known = queries if isinstance(queries, int) and not isinstance(queries, bool) and queries > 0 else None
+    direction = next((name for name, task in TASKS.items() if task == result.task_type), "")
+    n_queries = queries if isinstance(queries, int) and not isinstance(queries, bool) and queries > 0 else None
     return BoardEntry(
-        model, str(result.dataset_name), str(result.dataset_config or ""), towards, measure, share, queries=known
+        model, str(result.dataset_name), str(result.dataset_config or ""), direction, measure, share, queries=n_queries
     )
 
 

@@ -64,9 +64,9 @@ def read_mteb(path: str | Path) -> list[BoardEntry]:
 def _model(source: Path) -> str:
     meta = source.parent / META
     if meta.is_file():
-        told = read_json(meta, what="MTEB model")
-        if isinstance(told, Mapping) and isinstance(told.get("name"), str):
-            return str(told["name"])
+        model = read_json(meta, what="MTEB model")
+        if isinstance(model, Mapping) and isinstance(model.get("name"), str):
+            return str(model["name"])
     folders = source.resolve().parents
     named = next((f.name for f in folders[:2] if "__" in f.name), folders[0].name)
     return named.replace("__", "/")
@@ -77,10 +77,10 @@ def _entries(content: Mapping[str, Any], model: str) -> Iterator[BoardEntry]:
     for split, subsets in content["scores"].items():
         for scores in subsets:
             view = _text(scores.get("hf_subset", "default"))
-            found = {n: v for n, v in scores.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
-            where = task if split == "test" else f"{task} {_text(split)}"
-            for name, value in _measured(found).items():
-                yield BoardEntry(model, where, "" if view == "default" else view, "", _measure(name), value)
+            numbers = {n: v for n, v in scores.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
+            view_name = task if split == "test" else f"{task} {_text(split)}"
+            for name, value in _measured(numbers).items():
+                yield BoardEntry(model, view_name, "" if view == "default" else view, "", _measure(name), value)
 
 
 def _text(value: object) -> str:
@@ -91,14 +91,18 @@ def _text(value: object) -> str:
 
 def _measured(scores: Mapping[str, float]) -> dict[str, float]:
     """The finite scores, with limner's names; only `main_score` if there are no others."""
-    named = {here: float(value) for name, value in scores.items() if (here := _here(name)) and math.isfinite(value)}
+    named = {
+        measure: float(value)
+        for name, value in scores.items()
+        if (measure := _limner_name(name)) and math.isfinite(value)
+    }
     main = scores.get(MAIN)
     return named or ({MAIN: float(main)} if main is not None and math.isfinite(main) else {})
 
 
-def _here(name: str) -> str:
-    found = _CUT.fullmatch(name)
-    return NAMES.get(f"{found['name']}{{k}}", "").format(k=int(found["k"])) if found and int(found["k"]) else ""
+def _limner_name(name: str) -> str:
+    match = _CUT.fullmatch(name)
+    return NAMES.get(f"{match['name']}{{k}}", "").format(k=int(match["k"])) if match and int(match["k"]) else ""
 
 
 def _measure(name: str) -> Measure:
@@ -117,31 +121,33 @@ def task_results(report: Report) -> dict[str, dict[str, Any]]:
     Args:
         report: What was measured.
     """
-    made = {}
+    tasks = {}
     for view, direction, results in report.groups():
-        scores = {name: r.value for r in results if (name := _there(r.measure)) and math.isfinite(r.value)}
+        scores = {name: r.value for r in results if (name := _mteb_name(r.measure)) and math.isfinite(r.value)}
         if not scores:
             continue
-        way = {"i2t": "I2T", "t2i": "T2I"}.get(direction, "")
-        task = re.sub(r"[^\w.-]+", "-", f"{report.collection}{'' if view == 'pairs' else f'-{view}'}{way}Retrieval")
+        mteb_direction = {"i2t": "I2T", "t2i": "T2I"}.get(direction, "")
+        task = re.sub(
+            r"[^\w.-]+", "-", f"{report.collection}{'' if view == 'pairs' else f'-{view}'}{mteb_direction}Retrieval"
+        )
         main = scores.get("ndcg_at_10", next(iter(scores.values())))
         subset = {**scores, MAIN: main, "hf_subset": "default", "languages": ["eng-Latn"]}
-        made[task] = {
+        tasks[task] = {
             "dataset_revision": "unknown", "task_name": task, "mteb_version": f"limner {VERSION}",
             "scores": {"test": [subset]}, "evaluation_time": None, "kg_co2_emissions": None,
         }  # fmt: skip
-    if not made:
+    if not tasks:
         raise LimnerError(
             f"{report.system!r} has no measure with a name in MTEB: evaluate it with --measures "
             "'R@1 R@10 nDCG@10(linear)'"
         )
-    return made
+    return tasks
 
 
-def _there(measure: Measure) -> str:
+def _mteb_name(measure: Measure) -> str:
     """MTEB's name for a measure; "" if it has none."""
-    for name, here in NAMES.items():
-        if measure.k is not None and here.format(k=measure.k) == str(measure):
+    for name, limner_name in NAMES.items():
+        if measure.k is not None and limner_name.format(k=measure.k) == str(measure):
             return name.format(k=measure.k)
     return ""
 

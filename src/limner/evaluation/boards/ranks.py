@@ -52,11 +52,11 @@ class SystemRanks:
     def tau(self) -> FloatArray:
         """Kendall's tau-b between every pair of columns; NaN if a column ties all systems."""
         signed = self.values * np.array(self.better)
-        found = np.full((len(self.columns), len(self.columns)), np.nan)
-        for i, j in np.ndindex(*found.shape):
+        correlations = np.full((len(self.columns), len(self.columns)), np.nan)
+        for i, j in np.ndindex(*correlations.shape):
             if np.ptp(signed[:, i]) > 0 and np.ptp(signed[:, j]) > 0:
-                found[i, j] = kendall_tau_b(signed[:, i], signed[:, j])
-        return found
+                correlations[i, j] = kendall_tau_b(signed[:, i], signed[:, j])
+        return correlations
 
     def only(self, *, systems: Iterable[str] = (), columns: Iterable[str] = ()) -> SystemRanks:
         """Only some of the systems and measures; ranks are computed among these."""
@@ -79,8 +79,8 @@ class SystemRanks:
         heads = [column.split() for column in self.columns]
         height, edge = max(map(len, heads)), max(map(len, names))
         columns = [
-            _aligned([*[""] * (height - len(head)), *head, *shown])
-            for head, shown in zip(heads, zip(*cells, strict=True), strict=True)
+            _aligned([*[""] * (height - len(head)), *head, *column])
+            for head, column in zip(heads, zip(*cells, strict=True), strict=True)
         ]
         left = [" " * edge] * height + [name.ljust(edge) for name in names]
         blocks = _blocks([len(column[0]) for column in columns], WIDTH - edge)
@@ -141,12 +141,12 @@ def _text(x: float, y: float, words: str, anchor: str) -> str:
     return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
-def _chosen(known: Sequence[str], wanted: Iterable[str], what: str) -> list[int]:
-    names = list(wanted)
+def _chosen(available: Sequence[str], names_wanted: Iterable[str], noun: str) -> list[int]:
+    names = list(names_wanted)
     for name in names:
-        if name not in known:
-            raise UnknownName(what, name, known)
-    return [known.index(name) for name in names] if names else list(range(len(known)))
+        if name not in available:
+            raise UnknownName(noun, name, available)
+    return [available.index(name) for name in names] if names else list(range(len(available)))
 
 
 def of_reports(reports: Sequence[Report]) -> SystemRanks:
@@ -160,13 +160,13 @@ def of_reports(reports: Sequence[Report]) -> SystemRanks:
         raise LimnerError(
             f"{len(names)} reports of {len(set(names))} systems: expected two or more with different names"
         )
-    found = [{(r.view, r.direction, str(r.measure)): r for r in report.results} for report in reports]
-    common = [key for key in found[0] if all(key in other for other in found)]
+    by_key = [{(r.view, r.direction, str(r.measure)): r for r in report.results} for report in reports]
+    common = [key for key in by_key[0] if all(key in results for results in by_key)]
     if not common:
         raise LimnerError("the reports have no measure in common: evaluate the systems in the same way")
-    values = np.array([[of[key].value for key in common] for of in found])
+    values = np.array([[of[key].value for key in common] for of in by_key])
     if not np.isfinite(values).all():
         keep = np.isfinite(values).all(axis=0)
-        common, values = [key for key, kept in zip(common, keep, strict=True) if kept], values[:, keep]
-    better = tuple(found[0][key].measure.kind.better for key in common)
+        common, values = [key for key, is_finite in zip(common, keep, strict=True) if is_finite], values[:, keep]
+    better = tuple(by_key[0][key].measure.kind.better for key in common)
     return SystemRanks(tuple(names), tuple(" ".join(key) for key in common), values, better)

@@ -57,13 +57,13 @@ class Breakdown:
         return "\n\n".join(plain_text(self._grid(*key)) for key in keys)
 
     def _grid(self, view: str, direction: str) -> Grid:
-        found = {
+        cells = {
             value: [r for r in results if (r.view, r.direction) == (view, direction)]
             for value, results in self.parts.items()
         }
-        named = next(results for results in found.values() if results)
+        named = next(results for results in cells.values() if results)
         head = (f"{view}, {DIRECTIONS[direction]}, by {self.field}", "queries", *(str(r.measure) for r in named))
-        rows = [(v, f"{len(rs[0].queries):,}", *map(with_interval, rs)) for v, rs in found.items() if rs]
+        rows = [(v, f"{len(rs[0].queries):,}", *map(with_interval, rs)) for v, rs in cells.items() if rs]
         return Grid(head[0], (head, *rows))
 
 
@@ -84,23 +84,23 @@ def breakdown(report: Report, collection: Collection, field: str) -> Breakdown:
     >>> list(breakdown(report, world, "half").parts)
     ['first', 'second']
     """
-    known = {
-        direction: dict(zip(items.ids, map(_shown, items.field(field)), strict=True))
+    labels = {
+        direction: dict(zip(items.ids, map(_label_text, items.field(field)), strict=True))
         for direction, items in (("i2t", collection.images), ("t2i", collection.texts))
         if field in items.fields
     }
-    if not known:
-        there = sorted({*collection.images.fields, *collection.texts.fields})
-        raise UnknownName("field", field, there, of=f"the images or texts of {collection.name!r}")
+    if not labels:
+        fields = sorted({*collection.images.fields, *collection.texts.fields})
+        raise UnknownName("field", field, fields, of=f"the images or texts of {collection.name!r}")
     parts: dict[str, list[Result]] = {}
     for result in report.results:
-        if result.direction in known and result.direction in DIRECTIONS:
-            values = np.array([known[result.direction].get(query, "") for query in result.queries], dtype=object)
+        if result.direction in labels and result.direction in DIRECTIONS:
+            values = np.array([labels[result.direction].get(query, "") for query in result.queries], dtype=object)
             for value in dict.fromkeys(values):
                 parts.setdefault(str(value), []).append(result.restricted(np.flatnonzero(values == value)))
-    kept = dict(sorted(parts.items(), key=lambda part: -len(part[1][0].queries))[:MOST])
-    return Breakdown(field, {value: tuple(results) for value, results in sorted(kept.items())})
+    largest = dict(sorted(parts.items(), key=lambda part: -len(part[1][0].queries))[:MOST])
+    return Breakdown(field, {value: tuple(results) for value, results in sorted(largest.items())})
 
 
-def _shown(value: object) -> str:
+def _label_text(value: object) -> str:
     return "(none)" if value is None or value != value or value == "" else str(value)

@@ -68,8 +68,8 @@ class ComposedReport(TableReport):
         for line in self.lines:
             if (line.system, line.measure, line.subset) == (system, measure, subset):
                 return line.value
-        there = "; ".join(dict.fromkeys(f"{line.system} {line.subset} {line.measure}" for line in self.lines))
-        raise LimnerError(f"no value {system} {subset} {measure}: there are {there}")
+        available = "; ".join(dict.fromkeys(f"{line.system} {line.subset} {line.measure}" for line in self.lines))
+        raise LimnerError(f"no value {system} {subset} {measure}: there are {available}")
 
     def rows(self) -> list[dict[str, object]]:
         """One flat record per line: the form of the CSV file."""
@@ -89,16 +89,18 @@ class ComposedReport(TableReport):
         rows = [("subset", "queries", "system", *measures)]
         for subset in dict.fromkeys(line.subset for line in self.lines):
             for system in dict.fromkeys(line.system for line in self.lines):
-                here = {line.measure: line for line in self.lines if (line.subset, line.system) == (subset, system)}
-                count = f"{max(line.queries for line in here.values()):,}"
-                cells = (percent(here[m].value) if m in here else "" for m in measures)
+                by_measure = {
+                    line.measure: line for line in self.lines if (line.subset, line.system) == (subset, system)
+                }
+                count = f"{max(line.queries for line in by_measure.values()):,}"
+                cells = (percent(by_measure[m].value) if m in by_measure else "" for m in measures)
                 rows.append((subset, count, system, *cells))
         title = f"{self.name}: composed queries"
         return Document(title, [Grid(title, tuple(rows))], self.notes)
 
 
 def composed(
-    queries: ComposedQueries, images: object, texts: object, *, how: str = "sum", weight: float = 0.5
+    queries: ComposedQueries, images: object, texts: object, *, composition: str = "sum", weight: float = 0.5
 ) -> Embeddings:
     """Vectors of composed queries by a simple baseline.
 
@@ -109,23 +111,23 @@ def composed(
         queries: The queries.
         images: Embeddings of the pool, in the joint space.
         texts: Embeddings of the words, by query id.
-        how: A key of `COMPOSITIONS`.
+        composition: A key of `COMPOSITIONS`.
         weight: The weight of the words in "sum", from 0 to 1.
     """
-    if how not in COMPOSITIONS:
-        raise UnknownName("composition", how, COMPOSITIONS)
+    if composition not in COMPOSITIONS:
+        raise UnknownName("composition", composition, COMPOSITIONS)
     if not 0 <= weight <= 1:
         raise LimnerError(f"weight={weight}: expected a share from 0 to 1")
     sides = Embeddings.of(images).normalised(), Embeddings.of(texts).normalised()
-    share = {"image": 0.0, "text": 1.0, "sum": weight}[how]
+    share = {"image": 0.0, "text": 1.0, "sum": weight}[composition]
     if sides[0].dim != sides[1].dim:
         raise LimnerError(
             f"images of {sides[0].dim} dimensions and texts of {sides[1].dim}: expected the same; encode both with the "
             "same model"
         )
     words = sides[1].subset(queries.texts.ids).matrix
-    seen = sides[0].matrix[sides[0].ids.positions([query.reference for query in queries.queries])]
-    return Embeddings(queries.texts.ids, np.asarray((1 - share) * seen + share * words, dtype=np.float32))
+    references = sides[0].matrix[sides[0].ids.positions([query.reference for query in queries.queries])]
+    return Embeddings(queries.texts.ids, np.asarray((1 - share) * references + share * words, dtype=np.float32))
 
 
 def evaluate_composed(
@@ -151,17 +153,20 @@ def evaluate_composed(
     Returns:
         A line for each system, kind of change and measure.
     """
-    found: Mapping[str, Scores]
+    scores_of: Mapping[str, Scores]
     if isinstance(system, Scores):
-        found = {name: _left_out(queries, system)}
+        scores_of = {name: _left_out(queries, system)}
     else:
         images, texts = system
         pool = Embeddings.of(images).subset(queries.images.ids)
-        found = {
-            how: _cosines(queries, composed(queries, pool, texts, how=how, weight=weight), pool) for how in COMPOSITIONS
+        scores_of = {
+            composition: _cosines(queries, composed(queries, pool, texts, composition=composition, weight=weight), pool)
+            for composition in COMPOSITIONS
         }
-    stages = Stages(progress, **dict.fromkeys(found, len(queries.queries)))
-    lines = [line for each, scores in found.items() for line in _lines(queries, each, scores, measures, stages[each])]
+    stages = Stages(progress, **dict.fromkeys(scores_of, len(queries.queries)))
+    lines = [
+        line for each, scores in scores_of.items() for line in _lines(queries, each, scores, measures, stages[each])
+    ]
     notes = ["the reference image of a query is left out of its pool"]
     if not queries.complete:
         notes.append("images that are not known answers count as wrong, though some may be right")
@@ -177,8 +182,8 @@ def _cosines(queries: ComposedQueries, vectors: Embeddings, pool: Embeddings) ->
 
 def _left_out(queries: ComposedQueries, scores: Scores) -> Scores:
     """Scores of a system without the reference images."""
-    here = scores.restrict(queries=queries.texts.ids, candidates=queries.images.ids)
-    matrix = np.array(here.matrix(), dtype=np.float32)
+    restricted = scores.restrict(queries=queries.texts.ids, candidates=queries.images.ids)
+    matrix = np.array(restricted.matrix(), dtype=np.float32)
     places = queries.images.ids.positions([query.reference for query in queries.queries])
     matrix[np.arange(len(matrix)), places] = -np.inf
     return Scores.from_matrix(matrix, queries.texts.ids, queries.images.ids)
@@ -195,24 +200,24 @@ def _lines(
     values = {str(result.measure): dict(zip(result.queries, result.values, strict=True)) for result in report.results}
     values |= _within_groups(queries.queries, scores)
     return [
-        _line(name, subset, measure, [q for q in queries.queries if subset in ("all", q.subset)], known)
+        _line(name, subset, measure, [q for q in queries.queries if subset in ("all", q.subset)], by_query)
         for subset in ["all", *(subsets if len(subsets) > 1 else [])]
-        for measure, known in values.items()
+        for measure, by_query in values.items()
     ]
 
 
 def _line(
-    name: str, subset: str, measure: str, queries: Sequence[ComposedQuery], known: Mapping[str, float]
+    name: str, subset: str, measure: str, queries: Sequence[ComposedQuery], by_query: Mapping[str, float]
 ) -> ComposedLine:
-    here = [query for query in queries if query.id in known]
-    clusters = [query.reference for query in here]
-    interval = stats.mean_interval([known[query.id] for query in here], clusters=clusters)
-    return ComposedLine(name, subset, measure, len(here), interval)
+    measured = [query for query in queries if query.id in by_query]
+    clusters = [query.reference for query in measured]
+    interval = stats.mean_interval([by_query[query.id] for query in measured], clusters=clusters)
+    return ComposedLine(name, subset, measure, len(measured), interval)
 
 
 def _within_groups(queries: Sequence[ComposedQuery], scores: Scores) -> dict[str, dict[str, float]]:
     """Recall of the answer among only the similar images of its group, by measure and query."""
-    found: dict[str, dict[str, float]] = {}
+    values: dict[str, dict[str, float]] = {}
     for row, query in enumerate(queries):
         if not query.group:
             continue
@@ -220,8 +225,8 @@ def _within_groups(queries: Sequence[ComposedQuery], scores: Scores) -> dict[str
         places = scores.candidates.positions(list(dict.fromkeys((*query.answers, *query.group))))
         for cut in GROUP_CUTS:
             hit = _expected_hit(block[places], len(query.answers), cut)
-            found.setdefault(f"subset R@{cut}", {})[query.id] = hit
-    return found
+            values.setdefault(f"subset R@{cut}", {})[query.id] = hit
+    return values
 
 
 def _expected_hit(scores: FloatArray | Float32, right: int, cut: int) -> float:
@@ -231,9 +236,9 @@ def _expected_hit(scores: FloatArray | Float32, right: int, cut: int) -> float:
     (0.5, 1.0)
     """
     best = scores[:right].max()
-    above, tied = int((scores > best).sum()), int((scores == best).sum())
-    wanted, left = int((scores[:right] == best).sum()), cut - above
+    n_above, tied = int((scores > best).sum()), int((scores == best).sum())
+    n_tied_right, left = int((scores[:right] == best).sum()), cut - n_above
     if left <= 0:
         return 0.0
-    missed = float(np.prod([(tied - wanted - n) / (tied - n) for n in range(min(left, tied))]))
+    missed = float(np.prod([(tied - n_tied_right - n) / (tied - n) for n in range(min(left, tied))]))
     return 1 - max(missed, 0.0)

@@ -69,8 +69,8 @@ class LanguageReport(TableReport):
         for line in self.lines:
             if (line.language, line.measure, line.direction) == (language, measure, direction):
                 return line.value
-        there = ", ".join(dict.fromkeys(line.language for line in self.lines))
-        raise LimnerError(f"no value {language} {direction} {measure}: there are the languages {there}")
+        available = ", ".join(dict.fromkeys(line.language for line in self.lines))
+        raise LimnerError(f"no value {language} {direction} {measure}: there are the languages {available}")
 
     def rows(self) -> list[dict[str, object]]:
         """One flat record per line: the form of the CSV file."""
@@ -83,8 +83,8 @@ class LanguageReport(TableReport):
 
     def describe(self) -> dict[str, object]:
         """Plain values that hold the whole report."""
-        told = {"system": self.system, "collection": self.collection}
-        return {**told, "lines": json_ready(self.rows()), "notes": list(self.notes)}
+        names = {"system": self.system, "collection": self.collection}
+        return {**names, "lines": json_ready(self.rows()), "notes": list(self.notes)}
 
     def document(self) -> Document:
         """What the report shows."""
@@ -93,13 +93,13 @@ class LanguageReport(TableReport):
         return Document(title, [self._grid(each) for each in directions], self.notes)
 
     def _grid(self, direction: str) -> Grid:
-        here = [line for line in self.lines if line.direction == direction]
-        measures = list(dict.fromkeys(line.measure for line in here))
+        of_direction = [line for line in self.lines if line.direction == direction]
+        measures = list(dict.fromkeys(line.measure for line in of_direction))
         rows = [(DIRECTIONS[direction], "images", "queries", *measures)]
-        for language in dict.fromkeys(line.language for line in here):
-            found = {line.measure: line for line in here if line.language == language}
-            first = found[measures[0]]
-            cells = (percent(found[measure].value) for measure in measures)
+        for language in dict.fromkeys(line.language for line in of_direction):
+            by_measure = {line.measure: line for line in of_direction if line.language == language}
+            first = by_measure[measures[0]]
+            cells = (percent(by_measure[measure].value) for measure in measures)
             rows.append((language, f"{first.images:,}", f"{first.queries:,}", *cells))
         return Grid(rows[0][0], tuple(rows))
 
@@ -128,13 +128,16 @@ def evaluate_languages(
     """
     chosen = parse(measures)
     _refuse_unbounded(chosen)
-    told = [str(value) for value in collection.texts.field(field)]
-    languages = sorted(dict.fromkeys(told))
-    kept = scores.restrict(queries=collection.images.ids, candidates=collection.texts.ids)
-    queries = len(collection.images) * len(languages) + len(told)
+    text_languages = [str(value) for value in collection.texts.field(field)]
+    languages = sorted(dict.fromkeys(text_languages))
+    restricted = scores.restrict(queries=collection.images.ids, candidates=collection.texts.ids)
+    queries = len(collection.images) * len(languages) + len(text_languages)
     stages = Stages(progress, **{each: queries // len(languages) for each in languages})
-    results = {each: _results(kept, collection, [t == each for t in told], chosen, stages[each]) for each in languages}
-    lines = [_line(each, result) for each, found in results.items() for result in found]
+    results = {
+        each: _results(restricted, collection, [t == each for t in text_languages], chosen, stages[each])
+        for each in languages
+    }
+    lines = [_line(each, result) for each, measured in results.items() for result in measured]
     lines += _macro(results)
     notes = ["for each language the texts are those of that language alone, the images the same for all"]
     covered = {line.language: line.images for line in lines if line.direction == "i2t" and line.language != MACRO}
@@ -162,16 +165,19 @@ def _results(
     texts = collection.texts[np.flatnonzero(chosen)]
     judged = collection.judgements.restrict(candidates=texts.ids)
     part = replace(collection, texts=texts, judgements=judged, extra={}, reverse={}, splits={})
-    here = scores.restrict(candidates=texts.ids)
-    sources, stages = {"i2t": here, "t2i": here.T}, Stages(progress, i2t=here.shape[0], t2i=here.shape[1])
-    found = [
+    restricted = scores.restrict(candidates=texts.ids)
+    sources, stages = (
+        {"i2t": restricted, "t2i": restricted.T},
+        Stages(progress, i2t=restricted.shape[0], t2i=restricted.shape[1]),
+    )
+    measured = [
         result
-        for way, source in sources.items()
-        for result in evaluate({way: source}, part, measures=measures, keep=0, progress=stages[way]).results
+        for direction, source in sources.items()
+        for result in evaluate({direction: source}, part, measures=measures, keep=0, progress=stages[direction]).results
     ]
     rows = collection.images.ids
     return tuple(
-        each if each.clusters is not None else replace(each, clusters=rows.find(each.queries)) for each in found
+        each if each.clusters is not None else replace(each, clusters=rows.find(each.queries)) for each in measured
     )
 
 
@@ -190,7 +196,7 @@ def _macro(results: dict[str, tuple[Result, ...]]) -> list[LanguageLine]:
     """The mean over languages, each with the same weight; an image with all its captions is one cluster."""
     lines = []
     for number, first in enumerate(next(iter(results.values()))):
-        parts = [found[number] for found in results.values()]
+        parts = [measured[number] for measured in results.values()]
         value = stats.sum_interval([stats.Part(part.values, _rows(part), 1 / len(parts)) for part in parts])
         images = np.unique(np.concatenate([_rows(part) for part in parts]))
         counts = len(images), sum(len(part.values) for part in parts)

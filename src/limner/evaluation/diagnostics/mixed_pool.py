@@ -78,8 +78,8 @@ class MixedPoolReport(TableReport):
         for line in self.lines:
             if (line.query, line.pool, line.measure) == (query, pool, measure):
                 return line.value
-        there = "; ".join(f"{line.query}, {line.pool}, {line.measure}" for line in self.lines)
-        raise LimnerError(f"no value for {query}, {pool}, {measure}: there are {there}")
+        available = "; ".join(f"{line.query}, {line.pool}, {line.measure}" for line in self.lines)
+        raise LimnerError(f"no value for {query}, {pool}, {measure}: there are {available}")
 
     def rows(self) -> list[dict[str, object]]:
         """One flat record per line: the form of the CSV file."""
@@ -97,12 +97,12 @@ class MixedPoolReport(TableReport):
     def document(self) -> Document:
         """What the report shows."""
         measures = list(dict.fromkeys(line.measure for line in self.lines))
-        found = {(line.measure, line.query, line.pool): percent(line.value) for line in self.lines}
+        values = {(line.measure, line.query, line.pool): percent(line.value) for line in self.lines}
         title = f"{self.name}: images and texts in one pool"
         grids = []
         for query in MODALITIES:
             rows: list[tuple[str, ...]] = [(f"{query} queries", *POOLS)]
-            rows += [(m, *(found.get((m, query, pool), "") for pool in POOLS)) for m in measures]
+            rows += [(m, *(values.get((m, query, pool), "") for pool in POOLS)) for m in measures]
             grids.append(Grid(title, tuple(rows)))
         return Document(title, grids, self.notes)
 
@@ -160,10 +160,10 @@ class _Matches:
 
     @classmethod
     def of(cls, collection: Collection) -> _Matches:
-        known = collection.judgements.relevant
-        cross = np.stack([known.rows, known.columns + len(collection.images)], axis=1)
-        both = np.concatenate([cross, cross[:, ::-1]])
-        return cls(collection.images.ids, collection.texts.ids, both, _of_one_modality(both))
+        pairs = collection.judgements.relevant
+        cross = np.stack([pairs.rows, pairs.columns + len(collection.images)], axis=1)
+        symmetric = np.concatenate([cross, cross[:, ::-1]])
+        return cls(collection.images.ids, collection.texts.ids, symmetric, _of_one_modality(symmetric))
 
     @property
     def pool(self) -> Ids:
@@ -184,22 +184,22 @@ class _Matches:
 def _of_one_modality(cross: IntArray) -> IntArray:
     """Pairs that share an item of the other modality."""
     by_item: dict[int, list[int]] = {}
-    for item, other in cross.tolist():
-        by_item.setdefault(item, []).append(other)
-    found = {(a, b) for group in by_item.values() for a in group for b in group if a != b}
-    return np.array(sorted(found), dtype=np.int64).reshape(-1, 2)
+    for item, partner in cross.tolist():
+        by_item.setdefault(item, []).append(partner)
+    same_item = {(a, b) for group in by_item.values() for a in group for b in group if a != b}
+    return np.array(sorted(same_item), dtype=np.int64).reshape(-1, 2)
 
 
 def _unit(vectors: object, ids: Ids, kind: str) -> Float32:
     """Unit vectors in the order of the collection."""
-    given = Embeddings.of(vectors)
-    if all(key in given.ids for key in ids):
-        return given.subset(ids).normalised().matrix
-    if len(given) != len(ids) or any(key != str(row) for row, key in enumerate(given.ids)):
+    embeddings = Embeddings.of(vectors)
+    if all(key in embeddings.ids for key in ids):
+        return embeddings.subset(ids).normalised().matrix
+    if len(embeddings) != len(ids) or any(key != str(row) for row, key in enumerate(embeddings.ids)):
         raise LimnerError(
-            f"{len(given)} {kind} embeddings for {len(ids)} {kind}s: expected one for each, by id or in order"
+            f"{len(embeddings)} {kind} embeddings for {len(ids)} {kind}s: expected one for each, by id or in order"
         )
-    return given.normalised().matrix
+    return embeddings.normalised().matrix
 
 
 def _centred(vectors: Float32) -> Float32:
@@ -212,16 +212,16 @@ def _centred(vectors: Float32) -> Float32:
 
 def _lines(matches: _Matches, query: str, spaces: Mapping[str, Float32], passes: Stages) -> Iterator[MixedLine]:
     places, pool, n = matches.of_queries(query), matches.pool, len(matches.images)
-    other = range(n, len(pool)) if query == "image" else range(n)
-    whole, both = range(len(pool)), np.concatenate([matches.cross, matches.within])
+    partners = range(n, len(pool)) if query == "image" else range(n)
+    full_pool, all_matches = range(len(pool)), np.concatenate([matches.cross, matches.within])
     for name in POOLS:
         vectors = spaces[CENTRED if name == CENTRED else MIXED]
-        scores = _scores(vectors, pool, places, other if name == ALONE else whole)
-        told = passes[f"{query} {name}" if name == ALONE else f"{query} {name} cross"]
-        yield from _measured(matches, (query, name), scores, matches.cross, "", told)
+        scores = _scores(vectors, pool, places, partners if name == ALONE else full_pool)
+        step = passes[f"{query} {name}" if name == ALONE else f"{query} {name} cross"]
+        yield from _measured(matches, (query, name), scores, matches.cross, "", step)
         if name != ALONE:
-            yield from _measured(matches, (query, name), scores, both, "any ", passes[f"{query} {name} any"])
-            yield _share(matches, (query, name), scores, other, passes[f"{query} {name} share"])
+            yield from _measured(matches, (query, name), scores, all_matches, "any ", passes[f"{query} {name} any"])
+            yield _share(matches, (query, name), scores, partners, passes[f"{query} {name} share"])
 
 
 def _scores(vectors: Float32, pool: Ids, rows: range, columns: range) -> Scores:
@@ -231,7 +231,7 @@ def _scores(vectors: Float32, pool: Ids, rows: range, columns: range) -> Scores:
 
 def _measured(
     matches: _Matches,
-    where: tuple[str, str],
+    query_and_pool: tuple[str, str],
     scores: Scores,
     pairs: IntArray,
     prefix: str,
@@ -239,17 +239,19 @@ def _measured(
 ) -> Iterator[MixedLine]:
     names, place = matches.pool, {key: number for number, key in enumerate(matches.pool)}
     queries, candidates = ({place[key] for key in ids} for ids in (scores.queries, scores.candidates))
-    known = [(names[a], names[b]) for a, b in pairs.tolist() if a in queries and b in candidates]
-    report = evaluate(scores, Judgements.from_pairs(known), measures=MEASURES, keep=0, progress=progress)
+    matching = [(names[a], names[b]) for a, b in pairs.tolist() if a in queries and b in candidates]
+    report = evaluate(scores, Judgements.from_pairs(matching), measures=MEASURES, keep=0, progress=progress)
     for result in report.results:
         clusters = matches.clusters([place[key] for key in result.queries])
         value = stats.mean_interval(result.values, clusters=clusters)
-        yield MixedLine(*where, f"{prefix}{result.measure}", len(result.queries), value)
+        yield MixedLine(*query_and_pool, f"{prefix}{result.measure}", len(result.queries), value)
 
 
-def _share(matches: _Matches, where: tuple[str, str], scores: Scores, other: range, progress: Progress) -> MixedLine:
+def _share(
+    matches: _Matches, query_and_pool: tuple[str, str], scores: Scores, partners: range, progress: Progress
+) -> MixedLine:
     """How much of each list has the other modality."""
-    found = scores.top(min(DEPTH, scores.shape[1] - 1), progress=progress)
-    values = ((found.indices >= other.start) & (found.indices < other.stop)).mean(axis=1)
-    clusters = matches.clusters(matches.of_queries(where[0]))
-    return MixedLine(*where, f"other@{DEPTH}", len(values), stats.mean_interval(values, clusters=clusters))
+    top = scores.top(min(DEPTH, scores.shape[1] - 1), progress=progress)
+    values = ((top.indices >= partners.start) & (top.indices < partners.stop)).mean(axis=1)
+    clusters = matches.clusters(matches.of_queries(query_and_pool[0]))
+    return MixedLine(*query_and_pool, f"other@{DEPTH}", len(values), stats.mean_interval(values, clusters=clusters))

@@ -58,12 +58,12 @@ def modality_gap(images: object, texts: object) -> ModalityGap:
     return ModalityGap(distance, _separability(first, second), len(first), len(second))
 
 
-def _unit(vectors: object, what: str) -> FloatArray:
+def _unit(vectors: object, noun: str) -> FloatArray:
     """Normalised vectors; `Embeddings` refuses zero vectors."""
-    found = np.asarray(Embeddings.of(vectors), dtype=np.float64)
-    if len(found) < 4:
-        raise LimnerError(f"{len(found)} vectors of {what}: expected four or more; encode more items")
-    return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True))
+    rows = np.asarray(Embeddings.of(vectors), dtype=np.float64)
+    if len(rows) < 4:
+        raise LimnerError(f"{len(rows)} vectors of {noun}: expected four or more; encode more items")
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
 def _separability(first: FloatArray, second: FloatArray) -> float:
@@ -79,7 +79,7 @@ def _separability(first: FloatArray, second: FloatArray) -> float:
 def _discriminant(first: FloatArray, second: FloatArray) -> tuple[Array, float]:
     means = first.mean(axis=0), second.mean(axis=0)
     centred = np.concatenate([first - means[0], second - means[1]])
-    within = centred.T @ centred / len(centred)
-    ridge = RIDGE * max(float(np.trace(within)) / len(within), np.finfo(np.float64).eps)
-    plane = np.linalg.solve(within + ridge * np.eye(len(within)), means[0] - means[1])
+    covariance = centred.T @ centred / len(centred)
+    ridge = RIDGE * max(float(np.trace(covariance)) / len(covariance), np.finfo(np.float64).eps)
+    plane = np.linalg.solve(covariance + ridge * np.eye(len(covariance)), means[0] - means[1])
     return plane, float(plane @ (means[0] + means[1]) / 2)

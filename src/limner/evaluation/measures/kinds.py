@@ -156,8 +156,8 @@ class MeasureKind:
 
     def traits(self) -> dict[str, object]:
         """The traits stored in a report, so that it can be read where the measure is not defined."""
-        kept = {name: getattr(self, name) for name in _TRAITS}
-        return {**kept, "bounds": None if self.bounds is None else list(self.bounds)}
+        stored = {name: getattr(self, name) for name in _TRAITS}
+        return {**stored, "bounds": None if self.bounds is None else list(self.bounds)}
 
     @classmethod
     def foreign(cls, name: str, traits: Mapping[str, object]) -> MeasureKind:
@@ -167,7 +167,7 @@ class MeasureKind:
             name: The name in the file.
             traits: The traits in the file, which are not trusted.
         """
-        made = cls("foreign", _refuse_foreign, str(traits.get("formula", "")), str(traits.get("source", "")))
+        kind = cls("foreign", _refuse_foreign, str(traits.get("formula", "")), str(traits.get("source", "")))
         summary = traits.get("summary")
         bounds = traits.get("bounds")
         values: dict[str, object] = {
@@ -180,8 +180,8 @@ class MeasureKind:
             "sees": sees if (sees := traits.get("sees")) in ("k", "R", "list") else "list",
         }
         for trait, value in values.items():
-            object.__setattr__(made, trait, value)  # the name may be any text: it is displayed, never looked up
-        return made
+            object.__setattr__(kind, trait, value)  # the name may be any text: it is displayed, never looked up
+        return kind
 
 
 _STATISTICS_WRITTEN = "'mean', 'median' or a function of the values"
@@ -192,11 +192,11 @@ def _is_statistic(statistic: Statistic) -> bool:
     return callable(statistic) or statistic in (*STATISTICS, UNKNOWN)
 
 
-def _read_bounds(given: object) -> tuple[float, float] | None:
+def _read_bounds(bounds: object) -> tuple[float, float] | None:
     """Bounds from a file, or None if they are invalid."""
-    if not isinstance(given, list) or len(given) != 2 or not all(isinstance(end, (int, float)) for end in given):
+    if not isinstance(bounds, list) or len(bounds) != 2 or not all(isinstance(end, (int, float)) for end in bounds):
         return None
-    low, high = map(float, given)
+    low, high = map(float, bounds)
     return (low, high) if math.isfinite(low) and math.isfinite(high) and low < high else None
 
 

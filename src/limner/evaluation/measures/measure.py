@@ -57,10 +57,10 @@ class Measure:
             raise LimnerError(f"measure {written!r}: {kind.name} takes no cut-off; write '{kind.name}'")
         if cut is not None and not 1 <= cut <= DEEPEST:
             raise LimnerError(f"measure {written!r}: the cut-off must be 1 to {DEEPEST:,}")
-        held = MEASURES.get(kind.name)
-        if held is not None and held is not kind:
+        registered = MEASURES.get(kind.name)
+        if registered is not None and registered is not kind:
             raise LimnerError(f"measure {written!r}: limner has another measure {kind.name!r}; give yours another name")
-        return cls(kind.name, cut, options, None if held is kind else kind)
+        return cls(kind.name, cut, options, None if registered is kind else kind)
 
     @classmethod
     def foreign(cls, text: str, traits: Mapping[str, object]) -> Measure:
@@ -95,11 +95,11 @@ class Measure:
     def parts(self) -> tuple[Measure, ...]:
         """The parts of a composite measure; refuses parts that allow no interval for the sum."""
         composite = self.kind.composite
-        found = _parts(tuple(composite.parts)) if composite else ()
-        for part in found:
+        members = _parts(tuple(composite.parts)) if composite else ()
+        for part in members:
             if part.kind.composite or part.statistic != "mean" or (composite and part.kind.bounds != composite.bounds):
                 raise LimnerError(f"part {part} of {self}: expected a mean of values between the bounds of {self}")
-        return found
+        return members
 
     @property
     def sees_whole_list(self) -> bool:
@@ -119,7 +119,7 @@ class Measure:
         if self.kind.judged:
             return placements.judged_alone
         grade = self.option("min_grade") if "min_grade" in self.kind.options else 0
-        return placements.at_least(grade).with_positives() if grade else placements
+        return placements.with_min_grade(grade).with_positives() if grade else placements
 
     def _too_short(self, placements: Placements, open_: IntArray, low: FloatArray, high: FloatArray) -> str:
         first = int(open_[0])
@@ -150,8 +150,8 @@ class Measure:
         >>> Measure("R", 1).show_change(0.013), Measure("MRR").show_change(-0.0001), Measure("MedR").show_change(-2.5)
         ('+1.3', '0.0', '-2.5')
         """
-        shown = self.show(value)
-        return shown.lstrip("-") if shown.strip("-0.") == "" else shown if shown.startswith("-") else f"+{shown}"
+        text = self.show(value)
+        return text.lstrip("-") if text.strip("-0.") == "" else text if text.startswith("-") else f"+{text}"
 
     def __str__(self) -> str:
         cut = "" if self.k is None else f"@{self.k}"
@@ -196,9 +196,9 @@ def computed(measure: Measure, placements: Placements) -> FloatArray:
         raise LimnerError(f"{measure} sums measures of both directions: use it in evaluate(), which has both")
     values = np.asarray(measure.kind.compute(placements, measure), dtype=np.float64)
     if values.shape != (len(placements.queries),) or np.isnan(values).any():
-        many = len(placements.queries)
-        got = "NaN" if values.shape == (many,) else f"an array of shape {values.shape}"
-        raise LimnerError(f"measure {measure} gave {got}: expected one number for each of {many} queries")
+        n_queries = len(placements.queries)
+        shape = "NaN" if values.shape == (n_queries,) else f"an array of shape {values.shape}"
+        raise LimnerError(f"measure {measure} gave {shape}: expected one number for each of {n_queries} queries")
     return values if measure.kind.bounds is None else _on_bounds(values, *measure.kind.bounds)
 
 
@@ -234,7 +234,7 @@ def _split(text: str, trusted: bool) -> tuple[MeasureKind, int | None, tuple[tup
     match = _WRITTEN.fullmatch(text.strip())
     if match is None:
         raise UnknownName("measure", text, _names())
-    kind = _found(text, match["module"] or "", match["name"], trusted)
+    kind = _kind_named(text, match["module"] or "", match["name"], trusted)
     options = [_option(kind, text, part) for part in (match["options"] or "").split(",") if part.strip()]
     names = [name for name, _ in options]
     for name in names:
@@ -242,8 +242,8 @@ def _split(text: str, trusted: bool) -> tuple[MeasureKind, int | None, tuple[tup
             raise LimnerError(f"measure {text!r}: option {name} is given twice")
     if sum(name in kind.alternatives for name in names) > 1:
         raise LimnerError(f"measure {text!r}: give one of {' and '.join(kind.alternatives)}")
-    told = sorted((name, value) for name, value in options if value != kind.options[name])
-    return kind, int(match["cut"][:12]) if match["cut"] else None, tuple(told)
+    changed = sorted((name, value) for name, value in options if value != kind.options[name])
+    return kind, int(match["cut"][:12]) if match["cut"] else None, tuple(changed)
 
 
 def kind_named(text: str) -> MeasureKind:
@@ -251,18 +251,18 @@ def kind_named(text: str) -> MeasureKind:
     return _split(text, trusted=True)[0]
 
 
-def _found(text: str, module: str, name: str, trusted: bool) -> MeasureKind:
+def _kind_named(text: str, module: str, name: str, trusted: bool) -> MeasureKind:
     """The kind with this name, ignoring case, or that of "module:kind"."""
-    known = {each.lower(): each for each in MEASURES}
-    if not module and name.lower() not in known:
+    names = {each.lower(): each for each in MEASURES}
+    if not module and name.lower() not in names:
         raise UnknownName("measure", text, _names())
-    found = MEASURES.find(f"{module}{name}" if module else known[name.lower()], trusted=trusted)
-    if not isinstance(found, MeasureKind):
+    kind = MEASURES.find(f"{module}{name}" if module else names[name.lower()], trusted=trusted)
+    if not isinstance(kind, MeasureKind):
         raise LimnerError(
-            f"measure {text!r} is {type(found).__name__}: expected a MeasureKind, which holds a function and its "
+            f"measure {text!r} is {type(kind).__name__}: expected a MeasureKind, which holds a function and its "
             "traits; see 'Add a measure' in the documentation"
         )
-    return found
+    return kind
 
 
 def _names() -> list[str]:
@@ -280,20 +280,20 @@ def _option(kind: MeasureKind, text: str, part: str) -> tuple[str, float]:
         return name, True
     if not value:
         raise LimnerError(f"measure {text!r}: option {name} needs a value; write for example {name}=1")
-    return name, _number(value, f"measure {text!r}: option {name} is {value!r}", whole=isinstance(default, int))
+    return name, _number(value, f"measure {text!r}: option {name} is {value!r}", is_integer=isinstance(default, int))
 
 
-def _number(value: str, what: str, *, whole: bool) -> float | int:
+def _number(value: str, option: str, *, is_integer: bool) -> float | int:
     """Parses a number of 0 or above, or a whole number of 1 or above."""
     try:
         read = float(value)
     except ValueError:
-        raise LimnerError(f"{what}, expected a number") from None
-    if whole and not (read.is_integer() and 1 <= read <= DEEPEST):
-        raise LimnerError(f"{what}, expected a whole number, 1 or above")
+        raise LimnerError(f"{option}, expected a number") from None
+    if is_integer and not (read.is_integer() and 1 <= read <= DEEPEST):
+        raise LimnerError(f"{option}, expected a whole number, 1 or above")
     if not 0 <= read < np.inf:
-        raise LimnerError(f"{what}, expected a finite number, 0 or above")
-    return int(read) if whole else read
+        raise LimnerError(f"{option}, expected a finite number, 0 or above")
+    return int(read) if is_integer else read
 
 
 def _written(value: float) -> str:

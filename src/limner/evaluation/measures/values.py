@@ -18,7 +18,7 @@ def total(p: Placements, values: FloatArray) -> FloatArray:
     return np.bincount(p.query, weights=values, minlength=len(p.queries)).astype(np.float64)
 
 
-def _within(p: Placements, cut: Any) -> FloatArray:
+def _share_within(p: Placements, cut: Any) -> FloatArray:
     """The probability that each positive is within its query's cut-off."""
     if p.untied:
         return np.asarray(p.above < cut, dtype=np.float64)
@@ -76,25 +76,27 @@ def hit(p: Placements, measure: Parameters) -> FloatArray:
     values = np.zeros(len(p.queries))
     levels = np.unique(np.concatenate([[0.0], p.grades]))
     for level, step in zip(levels[1:], np.diff(levels), strict=True):
-        values += step * _any_within(p.at_least(level), cut)  # E[best grade] = sum of step * P(best grade >= level)
+        values += step * _any_within(
+            p.with_min_grade(level), cut
+        )  # E[best grade] = sum of step * P(best grade >= level)
     return values
 
 
 def recall(p: Placements, measure: Parameters) -> FloatArray:
     """The share of all relevant candidates that are within the first k; graded: the share of the sum of grades."""
     weights = _weights(p, measure)
-    return total(p, weights * _within(p, int(measure.k or 0))) / total(p, weights)
+    return total(p, weights * _share_within(p, int(measure.k or 0))) / total(p, weights)
 
 
 def precision(p: Placements, measure: Parameters) -> FloatArray:
     """The share of relevant candidates among the first k, or the mean of their grades."""
-    values = total(p, _weights(p, measure) * _within(p, int(measure.k or 0))) / int(measure.k or 1)
+    values = total(p, _weights(p, measure) * _share_within(p, int(measure.k or 0))) / int(measure.k or 1)
     return np.asarray(np.ldexp(values, _exponents(p, p.grades))) if measure.option("graded") else values
 
 
 def judged(p: Placements, measure: Parameters) -> FloatArray:
     """The share of judged candidates among the first k, or among all if there are fewer than k."""
-    return total(p, _within(p, int(measure.k or 0))) / np.minimum(p.pool, int(measure.k or 1))
+    return total(p, _share_within(p, int(measure.k or 0))) / np.minimum(p.pool, int(measure.k or 1))
 
 
 def r_precision(p: Placements, measure: Parameters) -> FloatArray:
@@ -110,7 +112,7 @@ def capped_r_precision(p: Placements, measure: Parameters) -> FloatArray:
 def _precision_at(p: Placements, measure: Parameters, cut: IntArray) -> FloatArray:
     """The relevance found within the cut-off of each query, divided by the ideal value."""
     weights = _weights(p, measure)
-    return total(p, weights * _within(p, cut[p.query])) / _ideal(p, weights, cut)
+    return total(p, weights * _share_within(p, cut[p.query])) / _ideal(p, weights, cut)
 
 
 def first_rank(p: Placements, measure: Parameters) -> FloatArray:
@@ -125,18 +127,18 @@ def reciprocal_rank(p: Placements, measure: Parameters) -> FloatArray:
     """The reciprocal rank of the first positive; 0 beyond the cut-off."""
     cut = NEVER if measure.k is None else measure.k
     first = p.indptr[:-1]
-    above, tied, m = p.above[first], p.tied[first], p.group[1][first]
-    values = np.where(above < min(cut, NEVER), 1.0 / (above + 1.0), 0.0)
-    for q in np.flatnonzero((tied > 1) & (above < cut)):
-        values[q] = _expected_reciprocal(int(above[q]), int(tied[q]), int(m[q]), cut)
+    n_above, tied, m = p.above[first], p.tied[first], p.group[1][first]
+    values = np.where(n_above < min(cut, NEVER), 1.0 / (n_above + 1.0), 0.0)
+    for q in np.flatnonzero((tied > 1) & (n_above < cut)):
+        values[q] = _expected_reciprocal(int(n_above[q]), int(tied[q]), int(m[q]), cut)
     return values
 
 
-def _expected_reciprocal(above: int, tied: int, m: int, cut: int) -> float:
+def _expected_reciprocal(n_above: int, tied: int, m: int, cut: int) -> float:
     """Mean of 1 / rank of the first of m positives at random among `tied` ranks that begin after `above`."""
     j = np.arange(1, tied - m + 2)
     chance = np.cumprod(np.concatenate([[m / tied], (tied - m - j[:-1] + 1) / (tied - j[:-1])]))
-    return float(np.sum(np.where(above + j <= cut, chance / (above + j), 0.0)))
+    return float(np.sum(np.where(n_above + j <= cut, chance / (n_above + j), 0.0)))
 
 
 def _average_precision(p: Placements, cut: IntArray) -> FloatArray:
@@ -151,13 +153,13 @@ def _average_precision(p: Placements, cut: IntArray) -> FloatArray:
     return total(p, values) / p.relevant
 
 
-def _tied_precision(before: IntArray, m: IntArray, above: IntArray, tied: IntArray, limit: IntArray) -> FloatArray:
+def _tied_precision(before: IntArray, m: IntArray, n_above: IntArray, tied: IntArray, limit: IntArray) -> FloatArray:
     """(1/t) sum over j = 1..J of (b + 1 + (j - 1)(m - 1)/(t - 1)) / (a + j), computed with harmonic numbers."""
     from scipy.special import digamma
 
-    places = np.minimum(limit - above, tied)
-    harmonic = digamma(above + places + 1.0) - digamma(above + 1.0)
-    rising = np.maximum(places - (above + 1.0) * harmonic, 0.0)  # a sum of (j - 1) / (a + j), after cancellation
+    places = np.minimum(limit - n_above, tied)
+    harmonic = digamma(n_above + places + 1.0) - digamma(n_above + 1.0)
+    rising = np.maximum(places - (n_above + 1.0) * harmonic, 0.0)  # a sum of (j - 1) / (a + j), after cancellation
     return np.asarray(((before + 1) * harmonic + (m - 1) / (tied - 1) * rising) / tied)
 
 
@@ -205,10 +207,10 @@ def at_rank(p: Placements, weight: Callable[[FloatArray], FloatArray], *, k: int
         One value per relevant candidate, for `total`.
     """
     cut = NEVER if k is None else min(k, NEVER)
-    found = p.above < cut
+    is_inside = p.above < cut
     values = np.zeros(len(p.above))
-    values[found] = weight((p.above[found] + 1).astype(np.float64))
-    open_ = (p.tied > 1) & found
+    values[is_inside] = weight((p.above[is_inside] + 1).astype(np.float64))
+    open_ = (p.tied > 1) & is_inside
     if open_.any():
         first, last = p.above[open_], np.minimum(p.above[open_] + p.tied[open_], cut)
         running = np.concatenate([[0.0], np.cumsum(weight(np.arange(1, int(last.max()) + 1).astype(np.float64)))])

@@ -65,7 +65,7 @@ REPORT_FIGURES: Registry[Callable[..., Figure]] = Registry(
 
 
 def report_figure(
-    report: Report, figure: str = "recall", *, width: str | float = "column", others: Sequence[Report] = ()
+    report: Report, figure: str = "recall", *, width: str | float = "column", other_reports: Sequence[Report] = ()
 ) -> Figure:
     """Draws a report.
 
@@ -74,14 +74,14 @@ def report_figure(
         figure: A key of `REPORT_FIGURES`: "recall" (R@k by k with its 95% band), "measures" (every number between 0 and
             1 with its interval) or "hubs" (how often candidates are returned).
         width: "column", "page", or a number of inches.
-        others: Reports of other systems on the same collection.
+        other_reports: Reports of other systems on the same collection.
     """
     if figure not in REPORT_FIGURES:
         raise UnknownName("figure", figure, REPORT_FIGURES, of="a report")
     draw = REPORT_FIGURES[figure]
     with _paper():
-        made: Figure = draw([report, *others], inches(width))
-    return made
+        figure_drawn: Figure = draw([report, *other_reports], inches(width))
+    return figure_drawn
 
 
 def comparison_figure(comparison: Comparison, *, width: str | float = "column") -> Figure:
@@ -109,9 +109,9 @@ def inches(width: str | float) -> float:
 
 def _report_writer(form: str) -> Callable[..., bytes]:
     def write(
-        report: Report, *, figure: str = "recall", width: str | float = "column", others: Sequence[Report] = ()
+        report: Report, *, figure: str = "recall", width: str | float = "column", other_reports: Sequence[Report] = ()
     ) -> bytes:
-        return _written(report_figure(report, figure, width=width, others=others), form)
+        return _written(report_figure(report, figure, width=width, other_reports=other_reports), form)
 
     return write
 
@@ -151,9 +151,9 @@ def _panels(width: float, number: int, *, height: float) -> tuple[Figure, list[A
 
     columns = number if width / number >= 1.6 else 1
     rows = -(-number // columns)
-    made = Figure(figsize=(width, height * rows), layout="constrained")
-    grid = made.subplots(rows, columns, squeeze=False)
-    return made, list(grid.ravel())
+    figure = Figure(figsize=(width, height * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    return figure, list(grid.ravel())
 
 
 # --- reports ----------------------------------------------------------------------------------------------------
@@ -161,16 +161,16 @@ def _panels(width: float, number: int, *, height: float) -> tuple[Figure, list[A
 
 def recall(reports: Sequence[Report], width: float) -> Figure:
     """R@k against k: a panel per direction, a line per view (or per system under the first view)."""
-    found = first_ranks(reports[0])
-    directions = list(dict.fromkeys(direction for _, direction in found))
+    ranks_of = first_ranks(reports[0])
+    directions = list(dict.fromkeys(direction for _, direction in ranks_of))
     if not directions:
         raise LimnerError(f"the report of {reports[0].system} has no ranks of first matches: measure MedR too")
-    made, panels = _panels(width, len(directions), height=2.1)
+    figure, panels = _panels(width, len(directions), height=2.1)
     for axes, direction in zip(panels, directions, strict=True):
         _recall_panel(axes, reports, direction)
     panels[0].legend(loc="lower right")
     panels[0].set_ylabel("R@k (%)")
-    return made
+    return figure
 
 
 def _recall_panel(axes: Axes, reports: Sequence[Report], direction: str) -> None:
@@ -182,9 +182,9 @@ def _recall_panel(axes: Axes, reports: Sequence[Report], direction: str) -> None
         shares = [100 * r.value for r in curve.values()]
         axes.plot(list(curve), shares, dash, color=colour, label=name, clip_on=False)  # whole at 100%, too
         band = [(k, r.interval) for k, r in curve.items()]
-        held = [(k, 100 * i.low, 100 * i.high) for k, i in band if i is not None]
-        if held:
-            at, low, high = (list(each) for each in zip(*held, strict=True))
+        intervals = [(k, 100 * i.low, 100 * i.high) for k, i in band if i is not None]
+        if intervals:
+            at, low, high = (list(each) for each in zip(*intervals, strict=True))
             axes.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
     axes.set_xscale("log")
     _plain_ticks(
@@ -195,10 +195,10 @@ def _recall_panel(axes: Axes, reports: Sequence[Report], direction: str) -> None
 
 def _recall_lines(reports: Sequence[Report], direction: str) -> list[tuple[str, Report, Result]]:
     """The lines of a panel: the views of one system, or several systems under the first view."""
-    own = {view: r for (view, at), r in first_ranks(reports[0]).items() if at == direction}
+    ranks_of = {view: r for (view, at), r in first_ranks(reports[0]).items() if at == direction}
     if len(reports) == 1:
-        return [(view, reports[0], ranks) for view, ranks in own.items()]
-    view = next(iter(own))
+        return [(view, reports[0], ranks) for view, ranks in ranks_of.items()]
+    view = next(iter(ranks_of))
     names = system_names(reports)
     named = [(f"{n} ({view})", r, first_ranks(r).get((view, direction))) for n, r in zip(names, reports, strict=True)]
     return [(name, report, ranks) for name, report, ranks in named if ranks is not None]
@@ -206,14 +206,14 @@ def _recall_lines(reports: Sequence[Report], direction: str) -> list[tuple[str, 
 
 def measures(reports: Sequence[Report], width: float) -> Figure:
     """Every measure in percent with its 95% interval: a panel per direction, a mark per view (or system)."""
-    shown = [r for r in reports[0].results if r.measure.kind.percent and r.direction != "both" and len(r.values)]
-    directions = list(dict.fromkeys(r.direction for r in shown))
+    percentages = [r for r in reports[0].results if r.measure.kind.percent and r.direction != "both" and len(r.values)]
+    directions = list(dict.fromkeys(r.direction for r in percentages))
     if not directions:
         raise LimnerError(f"the report of {reports[0].system} has no measure in percent, such as R@1 or mAP@R")
     series = _series(reports)
     drawn = {view for _, _, view in series}
-    names = list(dict.fromkeys(str(r.measure) for r in shown if r.view in drawn))
-    made, panels = _panels(width, len(directions), height=0.7 + 0.09 * len(names) * (1 + len(series)))
+    names = list(dict.fromkeys(str(r.measure) for r in percentages if r.view in drawn))
+    figure, panels = _panels(width, len(directions), height=0.7 + 0.09 * len(names) * (1 + len(series)))
     for axes, direction in zip(panels, directions, strict=True):
         for number, (name, report, view) in enumerate(series):
             _marks(axes, [r for r in report.results if (r.view, r.direction) == (view, direction)], names, number, name)
@@ -221,8 +221,8 @@ def measures(reports: Sequence[Report], width: float) -> Figure:
         axes.invert_yaxis()
         axes.grid(axis="x", linewidth=0.3)
         axes.set(xlabel="%", title=_direction(direction))
-    made.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=max(1, min(3, len(series))))
-    return made
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=max(1, min(3, len(series))))
+    return figure
 
 
 def _series(reports: Sequence[Report]) -> list[tuple[str, Report, str]]:
@@ -238,12 +238,12 @@ def _series(reports: Sequence[Report]) -> list[tuple[str, Report, str]]:
 
 
 def _marks(axes: Axes, results: Sequence[Result], names: list[str], number: int, name: str) -> None:
-    held = [r for r in results if str(r.measure) in names]
-    places = [names.index(str(r.measure)) + 0.14 * number for r in held]
+    percentages = [r for r in results if str(r.measure) in names]
+    places = [names.index(str(r.measure)) + 0.14 * number for r in percentages]
     colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-    values = [100 * r.value for r in held]
+    values = [100 * r.value for r in percentages]
     axes.plot(values, places, marker, color=colour, label=name)
-    for result, place in zip(held, places, strict=True):
+    for result, place in zip(percentages, places, strict=True):
         if result.interval is not None:
             axes.plot([100 * result.interval.low, 100 * result.interval.high], [place] * 2, color=colour, linewidth=0.9)
 
@@ -254,7 +254,7 @@ def hubs(reports: Sequence[Report], width: float) -> Figure:
     named = list(zip(system_names(reports), reports, strict=True))
     if not directions:
         raise LimnerError(f"the report of {reports[0].system} has no lists: evaluate scores, or a ranking with lists")
-    made, panels = _panels(width, len(directions), height=2.1)
+    figure, panels = _panels(width, len(directions), height=2.1)
     for axes, direction in zip(panels, directions, strict=True):
         counts = {name: r.hubs[direction].counts for name, r in named if direction in r.hubs}
         for number, (name, counted) in enumerate(counts.items()):
@@ -271,7 +271,7 @@ def hubs(reports: Sequence[Report], width: float) -> Figure:
         axes.set_xlabel(f"n, of the {reports[0].hubs[direction].k} nearest")
     panels[0].set_ylabel("in at least n lists (%)")
     panels[0].legend(loc="lower left")
-    return made
+    return figure
 
 
 def _plain_ticks(axis: XAxis | YAxis, places: Sequence[float]) -> None:
@@ -296,13 +296,13 @@ def _differences(comparison: Comparison, width: float) -> Figure:
     keys = list(dict.fromkeys((n.view, n.direction) for n in lines))
     if not keys:
         raise LimnerError("the comparison has no measure in percent: compare reports with R@1 or mAP@R")
-    most = max(len([n for n in lines if (n.view, n.direction) == key]) for key in keys)
-    made, panels = _panels(width, len(keys), height=0.8 + 0.2 * most)
+    n_lines = max(len([n for n in lines if (n.view, n.direction) == key]) for key in keys)
+    figure, panels = _panels(width, len(keys), height=0.8 + 0.2 * n_lines)
     for axes, key in zip(panels, keys, strict=True):
         _forest(axes, comparison, [n for n in lines if (n.view, n.direction) == key])
         axes.set_title(heading(*key).replace("->", "→"))
-    _pairs_legend(made, comparison.systems)
-    return made
+    _pairs_legend(figure, comparison.systems)
+    return figure
 
 
 def _forest(axes: Axes, comparison: Comparison, lines: Sequence[Line]) -> None:

@@ -71,19 +71,19 @@ class Report(TableReport):
 
     def find(self, measure: str | Measure, *, direction: str | None = None, view: str | None = None) -> Result:
         """The only matching result; if none or several match, the error lists them."""
-        wanted = written(measure, self.results)
-        found = [
+        canonical = written(measure, self.results)
+        matches = [
             r
             for r in self.results
-            if str(r.measure) == wanted and direction in (None, r.direction) and view in (None, r.view)
+            if str(r.measure) == canonical and direction in (None, r.direction) and view in (None, r.view)
         ]
-        if len(found) != 1:
-            there = "; ".join(" ".join(r.key) for r in (found or self.results))
+        if len(matches) != 1:
+            available = "; ".join(" ".join(r.key) for r in (matches or self.results))
             raise LimnerError(
-                f"{len(found)} results match {wanted} ({direction or 'any direction'}, {view or 'any view'}); "
-                f"there are: {there}"
+                f"{len(matches)} results match {canonical} ({direction or 'any direction'}, {view or 'any view'}); "
+                f"there are: {available}"
             )
-        return found[0]
+        return matches[0]
 
     def value(self, measure: str | Measure, *, direction: str | None = None, view: str | None = None) -> float:
         """The value of the only matching result."""
@@ -99,24 +99,26 @@ class Report(TableReport):
         for view, direction in dict.fromkeys((r.view, r.direction) for r in self.results):
             yield view, direction, [r for r in self.results if (r.view, r.direction) == (view, direction)]
 
-    def compare(self, other: Evaluated, **options: Any) -> Comparison:
+    def compare(self, baseline: Evaluated, **options: Any) -> Comparison:
         """The differences of this report minus another, with intervals and p-values."""
-        return compare([self, other], **options)
+        return compare([self, baseline], **options)
 
     def rows(self) -> list[dict[str, object]]:
         """One flat record per result, as in the CSV file."""
         named = {"system": self.system, "collection": self.collection}
         return [*(_row(self, r) for r in self.results), *({**named, **e.row()} for e in self.estimates)]
 
-    def figure(self, name: str = "recall", *, width: str | float = "column", others: Sequence[Report] = ()) -> Figure:
+    def figure(
+        self, name: str = "recall", *, width: str | float = "column", other_reports: Sequence[Report] = ()
+    ) -> Figure:
         """A figure for a paper, as a matplotlib `Figure`; `save("figure.pdf", figure=name)` writes one.
 
         Args:
             name: "recall" (R@k by k), "measures" (numbers with intervals) or "hubs".
             width: "column" (3.35 inches), "page" (7 inches), or a number of inches.
-            others: Reports of other systems on the same collection.
+            other_reports: Reports of other systems on the same collection.
         """
-        drawn: Figure = _FIGURE["report"](self, name, width=width, others=others)
+        drawn: Figure = _FIGURE["report"](self, name, width=width, other_reports=other_reports)
         return drawn
 
     def renamed(self, names: Mapping[str, str]) -> Report:
@@ -126,10 +128,10 @@ class Report(TableReport):
             names: Names in tables for a direction ("i2t", "t2i", "run") or a view, such as {"i2t": "caption
                 retrieval"}.
         """
-        known = {*(r.direction for r in self.results), *(r.view for r in self.results)}
+        labels = {*(r.direction for r in self.results), *(r.view for r in self.results)}
         for name in names:
-            if name not in known:
-                raise UnknownName("direction or view", name, sorted(known), of="the report")
+            if name not in labels:
+                raise UnknownName("direction or view", name, sorted(labels), of="the report")
         return replace(self, settings={**self.settings, "names": {**self.settings.get("names", {}), **names}})
 
     def describe(self) -> dict[str, object]:
@@ -176,11 +178,11 @@ CURVE_DEPTH = 100
 
 def first_ranks(report: Report) -> dict[tuple[str, str], Result]:
     """The results whose values are ranks of first relevant candidates, without options, by view and direction."""
-    found: dict[tuple[str, str], Result] = {}
+    ranks: dict[tuple[str, str], Result] = {}
     for r in report.results:
         if r.measure.kind.rank and not dict(r.measure.options).get("min_grade") and len(r.values):
-            found.setdefault((r.view, r.direction), r)
-    return found
+            ranks.setdefault((r.view, r.direction), r)
+    return ranks
 
 
 def curve_depth(report: Report, direction: str, ranks: Sequence[Result]) -> int:

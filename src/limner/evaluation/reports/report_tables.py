@@ -23,8 +23,8 @@ def report_grids(report: Report) -> list[Grid]:
     """One grid per view, with measures as rows and directions as columns, each number with its interval."""
     names = report.settings.get("names") or {}
     views = dict.fromkeys(r.view for r in report.results)
-    found = [(view, [r for r in report.results if r.view == view]) for view in views]
-    grids = [[_view_grid(view, results, names), *_bounds_grid(view, results, names)] for view, results in found]
+    by_view = [(view, [r for r in report.results if r.view == view]) for view in views]
+    grids = [[_view_grid(view, results, names), *_bounds_grid(view, results, names)] for view, results in by_view]
     estimated = [Grid(VIEW, estimate_rows(report.estimates, DIRECTIONS))] if report.estimates else []
     return [*(grid for each in grids for grid in each), *estimated]
 
@@ -38,9 +38,9 @@ def _bounds_grid(view: str, results: list[Result], names: Mapping[str, str]) -> 
     title = f"{names.get(view, view)}: lowest to highest, whatever the unjudged pairs are"
     rows = [(title, *(names.get(d, DIRECTIONS[d]) for d in directions))]
     for measure in dict.fromkeys(r.measure for r in bounded):
-        found = {r.direction: _ends(r) for r in bounded if r.measure == measure}
-        first = found.get("both", found.get(directions[0], ""))
-        rows.append((str(measure), first, *(found.get(d, "") for d in directions[1:])))
+        ends = {r.direction: _ends(r) for r in bounded if r.measure == measure}
+        first = ends.get("both", ends.get(directions[0], ""))
+        rows.append((str(measure), first, *(ends.get(d, "") for d in directions[1:])))
     return [Grid(title, tuple(rows))]
 
 
@@ -65,18 +65,18 @@ def _counted(results: list[Result], direction: str) -> str:
 
 
 def _cell(results: list[Result], measure: object, direction: str) -> str:
-    found = [r for r in results if r.measure == measure and r.direction == direction]
-    return with_interval(found[0]) if found else ""
+    matches = [r for r in results if r.measure == measure and r.direction == direction]
+    return with_interval(matches[0]) if matches else ""
 
 
 def with_interval(result: Result) -> str:
     """A number with its interval, if it has one."""
-    shown = result.measure.show(result.value)
+    value = result.measure.show(result.value)
     interval = result.interval
     return (
-        shown
+        value
         if interval is None
-        else f"{shown} [{result.measure.show(interval.low)}, {result.measure.show(interval.high)}]"
+        else f"{value} [{result.measure.show(interval.low)}, {result.measure.show(interval.high)}]"
     )
 
 
@@ -92,7 +92,7 @@ def comparison_document(comparison: Comparison) -> Document:
 def comparison_grids(comparison: Comparison) -> list[Grid]:
     """One grid per view and direction: two systems with their difference, more systems with letters."""
     keys = dict.fromkeys((n.view, n.direction) for n in comparison.lines)
-    make = _two if len(comparison.systems) == 2 else _many
+    make = _two_systems if len(comparison.systems) == 2 else _many_systems
     grids = [
         Grid(
             heading(*key),
@@ -108,13 +108,13 @@ def _estimated_grid(comparison: Comparison, direction: str) -> Grid:
     names = comparison.systems
     rows = [(heading(VIEW, direction), "one", "other", "difference", "by the given pairs")]
     for each in (e for e in comparison.estimated if e.direction == direction):
-        one, other = (f"{names[n]} {value}" for n, value in zip((each.a, each.b), each.values, strict=True))
+        one, second = (f"{names[n]} {value}" for n, value in zip((each.a, each.b), each.values, strict=True))
         mark = " *" if each.significant else ""
-        rows.append((str(each.measure), one, other, f"{each}{mark}", each.measure.show_change(each.given)))
+        rows.append((str(each.measure), one, second, f"{each}{mark}", each.measure.show_change(each.change_by_pairs)))
     return Grid(heading(VIEW, direction), tuple(rows))
 
 
-def _two(comparison: Comparison, title: str, lines: list[Line]) -> tuple[tuple[str, ...], ...]:
+def _two_systems(comparison: Comparison, title: str, lines: list[Line]) -> tuple[tuple[str, ...], ...]:
     rows = [(title, *comparison.systems, "difference", f"p (Holm, {comparison.family})", "test")]
     for line in lines:
         values = [line.measure.show(v) for v in line.values]
@@ -132,7 +132,7 @@ def _signed(measure: Measure, d: Difference) -> str:
     return measure.show_change(d.value) + span
 
 
-def _many(comparison: Comparison, title: str, lines: list[Line]) -> tuple[tuple[str, ...], ...]:
+def _many_systems(comparison: Comparison, title: str, lines: list[Line]) -> tuple[tuple[str, ...], ...]:
     letters = "abcdefghijklmnopqrstuvwxyz"
     head = (title, *(f"{letters[i % 26]} {name}" for i, name in enumerate(comparison.systems)))
     body = [
@@ -160,15 +160,15 @@ def comparison_foot(comparison: Comparison) -> str:
 SLICE_COLUMNS = ("queries", "value", "rest", "difference", "p (adjusted)", "")
 
 
-def slice_document(found: Slices) -> Document:
+def slice_document(sliced: Slices) -> Document:
     """What slices show."""
-    return Document(slices_title(found), slice_grids(found), _slice_notes(found))
+    return Document(slices_title(sliced), slice_grids(sliced), _slice_notes(sliced))
 
 
-def slice_grids(found: Slices) -> list[Grid]:
+def slice_grids(sliced: Slices) -> list[Grid]:
     """One grid per view, direction and measure."""
     grids = []
-    for view, direction, measure, listed in of_direction(found):
+    for view, direction, measure, listed in of_direction(sliced):
         title = f"{measure}, {heading(view, direction)}"
         grids.append(Grid(title, ((title, *SLICE_COLUMNS), *map(_slice_row, listed))))
     return grids
@@ -178,7 +178,7 @@ def _slice_row(each: Slice) -> tuple[str, ...]:
     show, change = each.measure.show, each.measure.show_change
     return (
         f"{each.by}: {each.name}", f"{each.queries:,}", _with(show(each.value), each.interval, show), show(each.rest),
-        _with(change(each.difference), each.apart, show), shown_p(each.p_adjusted), each.verdict,
+        _with(change(each.difference), each.difference_interval, show), shown_p(each.p_adjusted), each.verdict,
     )  # fmt: skip
 
 
@@ -186,12 +186,12 @@ def _with(value: str, interval: Interval | None, show: Callable[[float], str]) -
     return value if interval is None else f"{value} [{show(interval.low)}, {show(interval.high)}]"
 
 
-def slices_title(found: Slices) -> str:
+def slices_title(sliced: Slices) -> str:
     """A heading with the systems and the collection."""
-    systems = f"{found.system} minus {found.against}" if found.against else found.system
-    return f"{systems} on {found.collection}, slices of at least {found.min_size} queries"
+    systems = f"{sliced.system} minus {sliced.against}" if sliced.against else sliced.system
+    return f"{systems} on {sliced.collection}, slices of at least {sliced.min_size} queries"
 
 
-def _slice_notes(found: Slices) -> list[str]:
-    counted = f"{len(found.found)} of {len(found.slices)} slices differ from the rest"
-    return [f"{counted}; p-values {found.corrected}", *found.notes]
+def _slice_notes(sliced: Slices) -> list[str]:
+    counted = f"{len(sliced.marked)} of {len(sliced.slices)} slices differ from the rest"
+    return [f"{counted}; p-values {sliced.corrected}", *sliced.notes]

@@ -20,7 +20,7 @@ from limner.evaluation.estimated import Estimated
 from limner.evaluation.measures import Measure
 from limner.evaluation.measures.kinds import UNKNOWN
 from limner.evaluation.reports.report import Report
-from limner.evaluation.results import DIRECTIONS, Kept, Result
+from limner.evaluation.results import DIRECTIONS, Result, StoredValue
 from limner.evaluation.tables import json_ready
 from limner.stats import Interval
 
@@ -114,19 +114,19 @@ def _from_json(content: Mapping[str, Any]) -> Report:
         _result_from_json(r, ids[r["queries"]], traits.get(r["measure"], {}), pools.get(r["direction"]))
         for r in content["results"]
     ]
-    whole = tuple(
+    results_with_parts = tuple(
         _with_parts(r, saved.get("images"), results) for r, saved in zip(results, content["results"], strict=True)
     )
     top = {d: _top_from_json(t) for d, t in content["top"].items()}
     named = content["system"], content["collection"]
     saved = content.get("estimates", ())
     estimates = tuple(Estimated.from_json(each, traits.get(each["measure"], {})) for each in saved)
-    return Report(*named, whole, top, content["settings"], tuple(content["notes"]), estimates)
+    return Report(*named, results_with_parts, top, content["settings"], tuple(content["notes"]), estimates)
 
 
 def _result_from_json(saved: Mapping[str, Any], queries: Ids, traits: Mapping[str, object], pool: int | None) -> Result:
     measure = Measure.foreign(saved["measure"], traits)
-    made = Result(
+    result = Result(
         saved["view"],
         saved["direction"],
         measure,
@@ -138,7 +138,7 @@ def _result_from_json(saved: Mapping[str, Any], queries: Ids, traits: Mapping[st
         possible=_pair(saved.get("possible")),
         pool=saved.get("pool", pool),
     )
-    return replace(made, kept=_kept(saved)) if measure.statistic == UNKNOWN else made
+    return replace(result, stored=_stored_value(saved)) if measure.statistic == UNKNOWN else result
 
 
 def _pair(saved: Any) -> tuple[float, float] | None:
@@ -149,13 +149,13 @@ def _pair(saved: Any) -> tuple[float, float] | None:
     return low, high
 
 
-def _kept(saved: Mapping[str, Any]) -> Kept:
+def _stored_value(saved: Mapping[str, Any]) -> StoredValue:
     """The value and interval of a measure whose summary is unknown in this process."""
     value = float(_numbers([saved["value"]])[0])
     if saved.get("interval") is None:
-        return Kept(value)
+        return StoredValue(value)
     low, high = _numbers(saved["interval"]).tolist()
-    return Kept(value, Interval(value, low, high, 0.95, 0, "as saved", "queries", len(saved["values"])))
+    return StoredValue(value, Interval(value, low, high, 0.95, 0, "as saved", "queries", len(saved["values"])))
 
 
 def _with_parts(result: Result, images: Sequence[int] | None, every: Sequence[Result]) -> Result:
@@ -163,9 +163,9 @@ def _with_parts(result: Result, images: Sequence[int] | None, every: Sequence[Re
     if images is None:
         return result
     parts = result.measure.parts
-    found = [r for r in every if r.view == result.view and r.measure in parts and r.direction in ("i2t", "t2i")]
+    members = [r for r in every if r.view == result.view and r.measure in parts and r.direction in ("i2t", "t2i")]
     return replace(
-        result, parts=tuple(replace(r, clusters=_codes(images)) if r.direction == "i2t" else r for r in found)
+        result, parts=tuple(replace(r, clusters=_codes(images)) if r.direction == "i2t" else r for r in members)
     )
 
 

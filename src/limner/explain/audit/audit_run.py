@@ -17,7 +17,7 @@ from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.registry import Registry
 from limner.core.version import VERSION
 from limner.evaluation.reports.page import NOTES, written
-from limner.evaluation.reports.page.gallery import Gallery, Shown
+from limner.evaluation.reports.page.gallery import Gallery, PageItem
 from limner.evaluation.tables import FORMATS, Document, Grid, TableReport, to_csv
 from limner.explain.audit import blind_classifier, caption_checks, chance_levels, image_checks, label_doubts
 from limner.explain.audit.findings import INFO, KINDS, SEVERITIES, Defect, counted
@@ -368,7 +368,7 @@ def _described(defect: Defect, gallery: Gallery) -> dict[str, object]:
     return {"shown": items, "more": max(0, len(defect.items) - ITEMS), "detail": defect.detail}
 
 
-def _item(item: str, gallery: Gallery) -> Shown:
+def _item(item: str, gallery: Gallery) -> PageItem:
     """An image by its thumbnail, a text by its words; a measure is neither."""
     collection = gallery.collection
     return gallery.query("t2i" if collection is not None and item not in collection.images.ids else "i2t", item)

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from limner.core.collection import Collection
 from limner.core.pages import template
-from limner.evaluation.reports.page import estimates, headline, hubness, labels, ranks, rivals, slices, words
+from limner.evaluation.reports.page import estimates, headline, hubness, labels, ranks, slices, system_comparison, words
 from limner.evaluation.reports.page import examples as queries
 from limner.evaluation.reports.page.failures import Failures, section
 from limner.evaluation.reports.page.gallery import Gallery
@@ -50,7 +50,7 @@ def render(
     report: Report,
     *,
     collection: Collection | None = None,
-    others: Sequence[Report] = (),
+    other_reports: Sequence[Report] = (),
     comparison: Comparison | None = None,
     examples: int = 12,
     failures: Failures | None = None,
@@ -62,8 +62,8 @@ def render(
     Args:
         report: The report.
         collection: The evaluated collection, for captions, thumbnails and missing labels.
-        others: Reports of other systems on the same collection, to compare with.
-        comparison: An existing comparison; by default one is computed if there are others.
+        other_reports: Reports of other systems on the same collection, to compare with.
+        comparison: An existing comparison; by default one is computed if there are other_reports.
         examples: Number of queries to show with their results, best and worst together; 0 for none.
         failures: The output of `limner.explain.failure_section.shown_failures`: failures by class, with boxes and
             explanations.
@@ -74,11 +74,11 @@ def render(
         The page as text.
     """
     truth, gallery = Truth(collection), Gallery(collection)
-    compared = rivals.comparison_of(report, others, comparison)
+    compared = system_comparison.comparison_of(report, other_reports, comparison)
     content = {
-        **_measured(report, others, compared, truth),
+        **_measured(report, other_reports, compared, truth),
         "cards": headline.cards(report, truth, baseline),
-        **_seen(report, truth, gallery, examples),
+        **_from_lists(report, truth, gallery, examples),
         **method(report),
         "failures": section(failures, collection, gallery),
         "sliced": sliced,
@@ -92,7 +92,9 @@ def render(
     return written("report.html", report=report, collection=collection, version=version, **content)
 
 
-def _measured(report: Report, others: Sequence[Report], compared: Comparison | None, truth: Truth) -> dict[str, object]:
+def _measured(
+    report: Report, other_reports: Sequence[Report], compared: Comparison | None, truth: Truth
+) -> dict[str, object]:
     """The sections that need only numbers."""
     return {
         "lead": headline.lead(report),
@@ -100,25 +102,25 @@ def _measured(report: Report, others: Sequence[Report], compared: Comparison | N
         "tables": headline.tables(report),
         "estimates": estimates.estimate_panels(report),
         "estimate_legend": estimates.legend(),
-        "curves": ranks.curve_panels(report, others),
-        "curve_legend": ranks.legend(report, others, kind="line"),
+        "curves": ranks.curve_panels(report, other_reports),
+        "curve_legend": ranks.legend(report, other_reports, kind="line"),
         "ranks": ranks.rank_panels(report),
         "rank_legend": ranks.legend(report, (), kind="bar"),
         "comparison": compared,
-        "contests": rivals.contests(compared) if compared else [],
-        "crowding": rivals.crowding([report, *others]) if others else [],
-        "heats": rivals.agreement(report, compared),
+        "contests": system_comparison.contests(compared) if compared else [],
+        "crowding": system_comparison.crowding([report, *other_reports]) if other_reports else [],
+        "heats": system_comparison.agreement(report, compared),
     }
 
 
-def _seen(report: Report, truth: Truth, gallery: Gallery, total: int) -> dict[str, object]:
+def _from_lists(report: Report, truth: Truth, gallery: Gallery, total: int) -> dict[str, object]:
     """The sections that need the stored lists and the collection."""
     return {
         "truth": truth,
         "examples": queries.examples(report, truth, gallery, total=total),
         "gaps": labels.gaps(report, truth),
         "changes": labels.changes(report, truth),
-        "wronged": labels.wronged(report, truth, gallery, each=max(0, min(3, total // 4))),
+        "missed_positives": labels.missed_positive_examples(report, truth, gallery, each=max(0, min(3, total // 4))),
         "hubs": hubness.hub_panels(report, gallery),
         "queries": queries.query_tables(report, truth, gallery),
     }
@@ -127,11 +129,11 @@ def _seen(report: Report, truth: Truth, gallery: Gallery, total: int) -> dict[st
 def _findings(report: Report, compared: Comparison | None, content: dict[str, Any]) -> list[tuple[str, str]]:
     """The highlights, as (section, sentence)."""
     first = content["gaps"][0].name if content["gaps"] else ""
-    found = [("systems", sentence) for sentence in rivals.findings(report, compared)] if compared else []
-    found += [("slices", slices.slices_finding(content["sliced"]))]
-    found += [("labels", gap.finding) for gap in content["gaps"] if gap.name == first]
-    found += [("hubs", panel.finding) for panel in content["hubs"]]
-    return [(section, sentence) for section, sentence in found if sentence]
+    findings = [("systems", sentence) for sentence in system_comparison.findings(report, compared)] if compared else []
+    findings += [("slices", slices.slices_finding(content["sliced"]))]
+    findings += [("labels", gap.finding) for gap in content["gaps"] if gap.name == first]
+    findings += [("hubs", panel.finding) for panel in content["hubs"]]
+    return [(section, sentence) for section, sentence in findings if sentence]
 
 
 def _present(name: str, content: dict[str, object]) -> bool:
@@ -173,32 +175,32 @@ def method(report: Report) -> dict[str, object]:
 def _settings(report: Report) -> list[tuple[str, str]]:
     """All settings, as (setting, value)."""
     ties, unretrieved = (str(report.settings.get(name, "")) for name in ("ties", "unretrieved"))
-    rest = {name: value for name, value in report.settings.items() if name not in TOLD}
-    said = [
+    remaining = {name: value for name, value in report.settings.items() if name not in TOLD}
+    sentences = [
         ("Ties", TIES.get(ties, ties)),
         ("Short lists", UNRETRIEVED.get(unretrieved, unretrieved)),
         ("Intervals", _intervals(report)),
-        *((str(name).capitalize(), str(value)) for name, value in rest.items()),
+        *((str(name).capitalize(), str(value)) for name, value in remaining.items()),
         ("Made with", f"limner {report.settings.get('version', '')}".strip()),
     ]
-    return [(what, how) for what, how in said if how]
+    return [(setting, sentence) for setting, sentence in sentences if sentence]
 
 
 def _intervals(report: Report) -> str:
-    found = [r.interval for r in report.results if r.interval is not None]
-    if not found:
+    intervals = [r.interval for r in report.results if r.interval is not None]
+    if not intervals:
         return ""
-    drawn = next((i for i in found if i.samples), None)
-    said = [f"{100 * found[0].level:g}%."]
-    if any(not i.samples for i in found):
-        said.append(
+    drawn = next((i for i in intervals if i.samples), None)
+    sentences = [f"{100 * intervals[0].level:g}%."]
+    if any(not i.samples for i in intervals):
+        sentences.append(
             "Shares, sums of them and mean ranks: Wilson's, by how many independent queries would vary as much."
         )
     if drawn is not None:
-        said.append(f"Medians: by the bootstrap, {drawn.samples:,} resamples.")
-    if any(i.unit == "clusters" for i in found):
-        said.append("Queries that belong together, such as the captions of one image, form one cluster.")
-    return " ".join(said)
+        sentences.append(f"Medians: by the bootstrap, {drawn.samples:,} resamples.")
+    if any(i.unit == "clusters" for i in intervals):
+        sentences.append("Queries that belong together, such as the captions of one image, form one cluster.")
+    return " ".join(sentences)
 
 
 def _left_out(report: Report) -> list[tuple[str, str, str, str]]:

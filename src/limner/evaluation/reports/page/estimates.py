@@ -32,55 +32,62 @@ class EstimatePanel:
 
 def estimate_panels(report: Report) -> list[EstimatePanel]:
     """One panel per direction that has estimates."""
-    found = []
+    panels = []
     for direction in dict.fromkeys(e.direction for e in report.estimates):
-        mine = [e for e in report.estimates if e.direction == direction]
+        of_direction = [e for e in report.estimates if e.direction == direction]
         title = f"{direction_title(direction)}: the usual number and the estimate"
-        figure = both_drawn(f"estimated-{direction}", title, [(str(e.measure), e) for e in mine])
-        found.append(EstimatePanel(direction_title(direction), figure, [_row(e) for e in mine], _facts(report, mine)))
-    return found
+        figure = both_drawn(f"estimated-{direction}", title, [(str(e.measure), e) for e in of_direction])
+        panels.append(
+            EstimatePanel(
+                direction_title(direction), figure, [_row(e) for e in of_direction], _facts(report, of_direction)
+            )
+        )
+    return panels
 
 
-def _row(found: Estimated) -> tuple[str, str, str, str, str]:
-    m, e = found.measure, found.estimate
+def _row(estimated: Estimated) -> tuple[str, str, str, str, str]:
+    m, e = estimated.measure, estimated.estimate
     span = f"{m.show(e.low)} to {m.show(e.high)}"
-    return str(m), number(m, found.given), number(m, e.value), span, f"{found.labels:,}"
+    return str(m), number(m, estimated.given), number(m, e.value), span, f"{estimated.labels:,}"
 
 
-def _facts(report: Report, found: Sequence[Estimated]) -> list[str]:
+def _facts(report: Report, estimates: Sequence[Estimated]) -> list[str]:
     """Facts about the labels behind the numbers."""
-    first, often = found[0].estimate, "at least " if found[0].estimate.mode == "anytime" else "about "
+    first, often = estimates[0].estimate, "at least " if estimates[0].estimate.mode == "anytime" else "about "
     looked = "to be looked at once" if first.mode == "fixed" else "may be looked at after every answer"
-    effects = [e.estimate.effect for e in found if math.isfinite(e.estimate.effect)]
+    effects = [e.estimate.effect for e in estimates if math.isfinite(e.estimate.effect)]
     facts = [
-        f"{count(max(e.labels for e in found), 'label', 'labels')} by people; {first.mode} intervals ({looked}) that "
-        f"hold the truth of this collection {often}{100 * first.level:g}% of the time"
+        f"{count(max(e.labels for e in estimates), 'label', 'labels')} by people; {first.mode} intervals ({looked}) "
+        f"that hold the truth of this collection {often}{100 * first.level:g}% of the time"
     ]
-    if found[0].left_out:
-        facts.append(f"{count(found[0].left_out, 'query', 'queries')} without a given match are left out, as above")
-    if any(math.isnan(e.estimate.value) for e in found):
+    if estimates[0].left_out:
+        facts.append(f"{count(estimates[0].left_out, 'query', 'queries')} without a given match are left out, as above")
+    if any(math.isnan(e.estimate.value) for e in estimates):
         facts.append(
             "where pairs that no plan asked for decide a part of a number, there is an interval and no estimate"
         )
     if effects:
         facts.append(f"design effect {sum(effects) / len(effects):.2f}: the variance beside that of a simple sample")
     about: dict[str, Any] = report.settings.get("labels") or {}
-    return facts + _agreement(about.get("agreement") or {}) + _judge(about.get("judges") or {}, found[0].direction)
+    return facts + _agreement(about.get("agreement") or {}) + _judge(about.get("judges") or {}, estimates[0].direction)
 
 
-def _agreement(found: dict[str, Any]) -> list[str]:
-    if not found.get("pairs"):
+def _agreement(agreement: dict[str, Any]) -> list[str]:
+    if not agreement.get("pairs"):
         return ["how far people agree is unknown: no pair was judged by two people"]
-    if math.isnan(float(found["alpha"])):
-        return [f"people's agreement is undefined on {count(found['pairs'], 'pair', 'pairs')}: all grades are the same"]
-    ends = f"{float(found['low']):.2f} to {float(found['high']):.2f}"
+    if math.isnan(float(agreement["alpha"])):
+        return [
+            f"people's agreement is undefined on {count(agreement['pairs'], 'pair', 'pairs')}: all grades are the same"
+        ]
+    ends = f"{float(agreement['low']):.2f} to {float(agreement['high']):.2f}"
     return [
-        f"people's agreement: alpha {float(found['alpha']):.2f} ({ends}) on {count(found['pairs'], 'pair', 'pairs')}"
+        f"people's agreement: alpha {float(agreement['alpha']):.2f} ({ends}) on "
+        f"{count(agreement['pairs'], 'pair', 'pairs')}"
     ]
 
 
-def _judge(found: dict[str, Any], direction: str) -> list[str]:
-    quality = found.get(direction)
+def _judge(judges: dict[str, Any], direction: str) -> list[str]:
+    quality = judges.get(direction)
     if quality is None:
         return []
     shares = [
@@ -114,35 +121,34 @@ def both_drawn(name: str, title: str, rows: Sequence[tuple[str, Estimated]]) -> 
     labels = [element("text", f"{100 * t:.0f}%", x=place(t), y=bottom + 16, text_anchor="middle") for t in ticks]
     axis = element("line", x1=LEFT, x2=RIGHT, y1=bottom, y2=bottom, class_="axis")
     drawn = [_drawn(called, e, _EDGE + ROW * n, place) for n, (called, e) in enumerate(rows)]
-    told = "; ".join(_told(called, e) for called, e in rows)
-    return drawing(name, title, told, *grid, axis, *labels, *drawn, height=bottom + 24)
+    description = "; ".join(_description(called, e) for called, e in rows)
+    return drawing(name, title, description, *grid, axis, *labels, *drawn, height=bottom + 24)
 
 
-def _told(called: str, found: Estimated) -> str:
-    m, e = found.measure, found.estimate
-    return (
-        f"{called}: usual {number(m, found.given)}, estimate {number(m, e.value)}, {m.show(e.low)} to {m.show(e.high)}"
-    )
+def _description(called: str, estimated: Estimated) -> str:
+    m, e = estimated.measure, estimated.estimate
+    ends = f"{m.show(e.low)} to {m.show(e.high)}"
+    return f"{called}: usual {number(m, estimated.given)}, estimate {number(m, e.value)}, {ends}"
 
 
-def _reach(found: Sequence[Estimated]) -> tuple[float, float]:
+def _reach(estimates: Sequence[Estimated]) -> tuple[float, float]:
     """The range of the axis, in whole tenths."""
-    values = [v for e in found for v in (e.given, e.estimate.low, e.estimate.high)]
+    values = [v for e in estimates for v in (e.given, e.estimate.low, e.estimate.high)]
     low, high = math.floor(10 * min(values) - 0.1) / 10, math.ceil(10 * max(values) + 0.1) / 10
     return max(low, 0.0), min(max(high, low + 0.2), 1.0)
 
 
-def _drawn(called: str, found: Estimated, top: float, place: Any) -> Markup:
+def _drawn(called: str, estimated: Estimated, top: float, place: Any) -> Markup:
     """The usual number above the estimate, so that neither hides the other."""
-    e, x = found.estimate, place(found.given)
+    e, x = estimated.estimate, place(estimated.given)
     usual, y, left, right = top + 28, top + 43, place(e.low), place(e.high)
     diamond = f"M{x:.1f} {usual - 6:g}L{x + 6:.1f} {usual:g}L{x:.1f} {usual + 6:g}L{x - 6:.1f} {usual:g}Z"
     return Markup("").join(
         [
             element("text", called, x=LEFT, y=top + 15, class_="name"),
             element("path", d=diamond, class_="usual"),
-            element("rect", element("title", _told(called, found)), x=left, y=y - 4, width=max(right - left, 1.5),
-                    height=8, rx=4, class_="interval"),
+            element("rect", element("title", _description(called, estimated)), x=left, y=y - 4,
+                    width=max(right - left, 1.5), height=8, rx=4, class_="interval"),
             *([] if math.isnan(e.value) else [element("circle", cx=place(e.value), cy=y, r=5.5, class_="estimate")]),
         ]
     )  # fmt: skip

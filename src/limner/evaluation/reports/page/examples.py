@@ -12,7 +12,7 @@ from markupsafe import Markup
 from limner.core.arrays import IntArray
 from limner.core.errors import count
 from limner.evaluation.measures import Measure
-from limner.evaluation.reports.page.gallery import Gallery, Shown
+from limner.evaluation.reports.page.gallery import Gallery, PageItem
 from limner.evaluation.reports.page.headline import directions_of
 from limner.evaluation.reports.page.truth import Mark, Truth, spread
 from limner.evaluation.reports.page.words import direction_title, number, plain
@@ -29,7 +29,7 @@ class Returned:
     """One returned item: its rank, how it is shown, and its relevance."""
 
     rank: int
-    item: Shown
+    item: PageItem
     mark: Mark | None
 
 
@@ -37,10 +37,10 @@ class Returned:
 class Example:
     """One query with its returned items, its labels and its results."""
 
-    query: Shown
+    query: PageItem
     fared: str
     returned: Sequence[Returned]
-    expected: Sequence[Shown]
+    expected: Sequence[PageItem]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def examples(report: Report, truth: Truth, gallery: Gallery, *, total: int) -> l
 def _examples(report: Report, truth: Truth, gallery: Gallery, direction: str, each: int) -> Examples:
     results = [r for r in report.results if r.direction == direction]
     view = deciding_view(truth, results)
-    judges = telling([r for r in results if r.view == view])
+    judges = most_informative_first([r for r in results if r.view == view])
     worst, best = extremes(judges, each)
     queries = judges[0].queries
     make = [[_example(report, truth, gallery, direction, queries[row]) for row in rows] for rows in (best, worst)]
@@ -71,9 +71,9 @@ def _examples(report: Report, truth: Truth, gallery: Gallery, direction: str, ea
 
 
 def _by(truth: Truth, view: str, judge: Result) -> str:
-    what = "the rank of the first right answer" if judge.measure.kind.rank else str(judge.measure)
+    criterion = "the rank of the first right answer" if judge.measure.kind.rank else str(judge.measure)
     fuller = truth.judgements_of(view) in truth.fuller
-    return f"Chosen by {what} under {view}" + (
+    return f"Chosen by {criterion} under {view}" + (
         ", so that no query looks bad only because labels are missing." if fuller else "."
     )
 
@@ -89,7 +89,7 @@ def deciding_view(truth: Truth, results: Sequence[Result]) -> str:
     return next((view for view in [*fuller, *views] if view in fine), [*fuller, *views][0])
 
 
-def telling(results: Sequence[Result]) -> list[Result]:
+def most_informative_first(results: Sequence[Result]) -> list[Result]:
     """The results of one view, with the most informative measures first."""
     return sorted(results, key=lambda r: _coarseness(r.measure))
 
@@ -119,29 +119,29 @@ def _equally_good(judges: Sequence[Result], ordered: IntArray, each: int) -> Int
     """The best rows, and all rows that tie with the last of them."""
     best = ordered[::-1]
     level = best[each - 1]
-    same = np.ones(len(ordered), dtype=bool)
+    is_tied = np.ones(len(ordered), dtype=bool)
     for r in (r for r in judges if r.queries == judges[0].queries):
-        same &= r.values[best] == r.values[level]
-    last = int(np.flatnonzero(same).max())
-    return np.sort(best[: last + 1]) if same[0] else best[:each]
+        is_tied &= r.values[best] == r.values[level]
+    last = int(np.flatnonzero(is_tied).max())
+    return np.sort(best[: last + 1]) if is_tied[0] else best[:each]
 
 
 def _example(report: Report, truth: Truth, gallery: Gallery, direction: str, query: str) -> Example:
     returned = returned_for(report, truth, gallery, direction, query)
-    there = {r.item.id for r in returned}
-    missed = [c for c in truth.labelled(direction, query) if c not in there]
+    returned_ids = {r.item.id for r in returned}
+    missed = [c for c in truth.labelled(direction, query) if c not in returned_ids]
     expected = missed if not any(r.mark and r.mark.style == "labelled" for r in returned) else []
-    most = 1 if direction == "t2i" else 2
+    n_expected = 1 if direction == "t2i" else 2
     return Example(
         gallery.query(direction, query),
         _fared(report, direction, query),
         returned,
-        [gallery.candidate(direction, c) for c in expected[:most]],
+        [gallery.candidate(direction, c) for c in expected[:n_expected]],
     )
 
 
 def returned_for(
-    report: Report, truth: Truth, gallery: Gallery, direction: str, query: str, most: int = SHOWN
+    report: Report, truth: Truth, gallery: Gallery, direction: str, query: str, limit: int = SHOWN
 ) -> list[Returned]:
     """The first items returned for a query."""
     top = report.top[direction]
@@ -149,20 +149,20 @@ def returned_for(
         return []
     return [
         Returned(i + 1, gallery.candidate(direction, c), truth.mark(direction, query, c))
-        for i, c in enumerate(top[query][:most])
+        for i, c in enumerate(top[query][:limit])
     ]
 
 
 def _fared(report: Report, direction: str, query: str) -> str:
     """The result of a query under every view: the rank of its first right answer, or its most informative number."""
-    said = []
+    values = []
     for view in dict.fromkeys(r.view for r in report.results if r.direction == direction):
-        judge = telling([r for r in report.results if (r.view, r.direction) == (view, direction)])[0]
+        judge = most_informative_first([r for r in report.results if (r.view, r.direction) == (view, direction)])[0]
         if query in judge.queries:
-            said.append((f"{_value(judge, query)} ({view})", judge.measure.kind.rank))
+            values.append((f"{_value(judge, query)} ({view})", judge.measure.kind.rank))
     words = [
         ("" if number or not ranked else "first right answer at rank ") + value
-        for number, (value, ranked) in enumerate(said)
+        for number, (value, ranked) in enumerate(values)
     ]
     return ", ".join(words)
 
@@ -195,35 +195,35 @@ class QueryTable:
     title: str
     name: str
     heads: Sequence[str]
-    rows: Sequence[tuple[str, str, Sequence[tuple[str, str]], Shown | None]]
+    rows: Sequence[tuple[str, str, Sequence[tuple[str, str]], PageItem | None]]
     about: str
     further: Markup | None = None
 
 
-def query_tables(report: Report, truth: Truth, gallery: Gallery, *, most: int = 500) -> list[QueryTable]:
+def query_tables(report: Report, truth: Truth, gallery: Gallery, *, n_rows: int = 500) -> list[QueryTable]:
     """One table per direction, the hardest queries first; rows after the first `most` are data for the script."""
-    return [_query_table(report, truth, gallery, d, most) for d in directions_of(report)]
+    return [_query_table(report, truth, gallery, d, n_rows) for d in directions_of(report)]
 
 
-def _query_table(report: Report, truth: Truth, gallery: Gallery, direction: str, most: int) -> QueryTable:
+def _query_table(report: Report, truth: Truth, gallery: Gallery, direction: str, n_rows: int) -> QueryTable:
     results = [r for r in report.results if r.direction == direction]
     views = dict.fromkeys(r.view for r in results)
-    judges = [telling([r for r in results if r.view == view])[0] for view in views]
+    judges = [most_informative_first([r for r in results if r.view == view])[0] for view in views]
     view = deciding_view(truth, results)
-    decisive = telling([r for r in results if r.view == view])
+    decisive = most_informative_first([r for r in results if r.view == view])
     queries = [decisive[0].queries[int(row)] for row in order(decisive)]
     rows = [
         (q, _caption(gallery, direction, q), [_sortable(judge, q) for judge in judges],
-         _seen(truth, gallery, direction, q) if place < THUMBNAILS else None)
-        for place, q in enumerate(queries[:most])
+         _image_of(truth, gallery, direction, q) if place < THUMBNAILS else None)
+        for place, q in enumerate(queries[:n_rows])
     ]  # fmt: skip
     about = f"All {count(len(queries), 'query', 'queries')}"
     heads = [_head(judge) for judge in judges]
-    further = _further(truth, gallery, direction, queries[most:], judges)
+    further = _further(truth, gallery, direction, queries[n_rows:], judges)
     return QueryTable(direction_title(direction), direction, heads, rows, about, further)
 
 
-def _seen(truth: Truth, gallery: Gallery, direction: str, query: str) -> Shown | None:
+def _image_of(truth: Truth, gallery: Gallery, direction: str, query: str) -> PageItem | None:
     """The image of a query: its own, or the one that a caption was written for."""
     if direction == "i2t":
         return gallery.query(direction, query)
@@ -237,9 +237,9 @@ def _further(
     rows = []
     for query in queries:
         image = query if direction == "i2t" else next(iter(truth.labelled(direction, query)), "")
-        held = gallery.thumbnails.get(image)
+        thumbnail = gallery.thumbnails.get(image)
         cells = [_sortable(judge, query)[0] for judge in judges]
-        rows.append([query, _caption(gallery, direction, query), cells, held.name if held else ""])
+        rows.append([query, _caption(gallery, direction, query), cells, thumbnail.name if thumbnail else ""])
     text = json.dumps(rows, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return Markup(text) if rows else None  # every "<" is escaped above
 
@@ -249,13 +249,13 @@ def _head(judge: Result) -> str:
 
 
 def _caption(gallery: Gallery, direction: str, query: str) -> str:
-    shown = gallery.query(direction, query) if direction == "t2i" else None
-    return shown.text if shown is not None and shown.kind == "text" else ""
+    item = gallery.query(direction, query) if direction == "t2i" else None
+    return item.text if item is not None and item.kind == "text" else ""
 
 
 def _sortable(judge: Result, query: str) -> tuple[str, str]:
     if query not in judge.queries:
         return "–", ""
     value = float(judge.values[judge.queries.index(query)])
-    whole = judge.measure.kind.rank and value == int(value) if np.isfinite(value) else False
-    return f"{int(value):,}" if whole else plain(judge.measure, value), f"{value:.6g}"
+    is_integer = judge.measure.kind.rank and value == int(value) if np.isfinite(value) else False
+    return f"{int(value):,}" if is_integer else plain(judge.measure, value), f"{value:.6g}"

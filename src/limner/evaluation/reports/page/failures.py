@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.evaluation.reports.page.gallery import Gallery, Shown
+from limner.evaluation.reports.page.gallery import Gallery, PageItem
 
 Box = tuple[float, float, float, float]
 
@@ -70,7 +70,7 @@ class Failures:
 class ImagePanel:
     """One image with boxes, in the units of its thumbnail."""
 
-    item: Shown
+    item: PageItem
     boxes: Sequence[tuple[str, str, str, str, Marked]]
 
 
@@ -91,18 +91,18 @@ class Section:
     groups: Sequence[tuple[str, Sequence[Row]]] = field(default_factory=tuple)
 
 
-def section(given: Failures | None, collection: Collection | None, gallery: Gallery) -> Section | None:
+def section(failures: Failures | None, collection: Collection | None, gallery: Gallery) -> Section | None:
     """Groups failures by class; a failure of two classes is shown under both."""
-    if given is None:
+    if failures is None:
         return None
     if collection is None:
         raise LimnerError("failures are shown with images: give the page the collection too")
     groups = []
-    for name, *_ in given.rates:
-        rows = [_row(case, collection, gallery) for case in given.cases if name in case.classes]
+    for name, *_ in failures.rates:
+        rows = [_row(case, collection, gallery) for case in failures.cases if name in case.classes]
         if rows:
             groups.append((name, rows))
-    return Section(given, groups)
+    return Section(failures, groups)
 
 
 def _row(case: Case, collection: Collection, gallery: Gallery) -> Row:

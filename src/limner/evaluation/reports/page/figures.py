@@ -96,12 +96,12 @@ def log_place(value: float, limit: float) -> float:
 
 def _share_axis(ticks: Sequence[float]) -> Markup:
     """Grid lines with labels in percent on the left side."""
-    made = []
+    elements = []
     for tick in ticks:
         y = height_of(tick, ticks[-1])
-        made.append(element("line", x1=LEFT, x2=RIGHT, y1=y, y2=y, class_="grid"))
-        made.append(element("text", f"{100 * tick:g}%", x=LEFT - 6, y=y + 4, text_anchor="end"))
-    return Markup("").join(made)
+        elements.append(element("line", x1=LEFT, x2=RIGHT, y1=y, y2=y, class_="grid"))
+        elements.append(element("text", f"{100 * tick:g}%", x=LEFT - 6, y=y + 4, text_anchor="end"))
+    return Markup("").join(elements)
 
 
 def _bottom_axis(places: Iterable[tuple[float, str]], name: str) -> Markup:
@@ -158,8 +158,8 @@ def bars(
         for number, each in enumerate(series)
         for at in range(len(labels))
     ]
-    seen = [(at, height_of(share, ticks[-1])) for at, share in enumerate(reference)]
-    marks = [_mark(LEFT + at * width, width, y) for at, y in seen if BOTTOM - y > 1]
+    heights = [(at, height_of(share, ticks[-1])) for at, share in enumerate(reference)]
+    marks = [_mark(LEFT + at * width, width, y) for at, y in heights if BOTTOM - y > 1]
     places = [(LEFT + (at + 0.5) * width, label) for at, label in enumerate(labels)]
     return drawing(name, title, description, _share_axis(ticks), *drawn, *marks, _bottom_axis(places, axis))
 

@@ -29,7 +29,7 @@ class Thumbnail:
 
 
 @dataclass(frozen=True)
-class Shown:
+class PageItem:
     """One item as the page shows it.
 
     Args:
@@ -61,35 +61,35 @@ class Gallery:
     unopened: dict[str, str] = field(default_factory=dict)
     left_out: int = 0
 
-    def query(self, direction: str, item: str) -> Shown:
+    def query(self, direction: str, item: str) -> PageItem:
         """A query of a direction; an image and a text may have the same id."""
         return self._show(item, KINDS.get(direction, ("", ""))[0])
 
-    def candidate(self, direction: str, item: str) -> Shown:
+    def candidate(self, direction: str, item: str) -> PageItem:
         """A candidate of a direction."""
         return self._show(item, KINDS.get(direction, ("", ""))[1])
 
-    def _show(self, item: str, kind: str) -> Shown:
-        known = self.collection
-        if known is not None and kind == "text" and item in known.texts.ids:
-            return Shown(item, "text", known.texts.values[known.texts.ids.index(item)])
-        if known is not None and kind == "image" and item in known.images.ids:
-            return Shown(item, "image", item, self._alt(item, known), self._thumbnail(item, known))
-        return Shown(item, "id", item)
+    def _show(self, item: str, kind: str) -> PageItem:
+        collection = self.collection
+        if collection is not None and kind == "text" and item in collection.texts.ids:
+            return PageItem(item, "text", collection.texts.values[collection.texts.ids.index(item)])
+        if collection is not None and kind == "image" and item in collection.images.ids:
+            return PageItem(item, "image", item, self._alt(item, collection), self._thumbnail(item, collection))
+        return PageItem(item, "id", item)
 
-    def _alt(self, image: str, known: Collection) -> str:
+    def _alt(self, image: str, collection: Collection) -> str:
         """Alternative text from the image's own captions."""
-        labels = known.judgements.relevant
+        labels = collection.judgements.relevant
         row = labels.queries.index(image)
         columns = labels.columns[labels.indptr[row] : labels.indptr[row + 1]]
-        captions = [known.texts.values[int(c)] for c in columns[:1] if c < len(known.texts)]
+        captions = [collection.texts.values[int(c)] for c in columns[:1] if c < len(collection.texts)]
         return f"Image {image}" + (f", labelled: {shortened(captions[0])}" if captions else "")
 
-    def _thumbnail(self, image: str, known: Collection) -> Thumbnail | None:
+    def _thumbnail(self, image: str, collection: Collection) -> Thumbnail | None:
         if image in self.thumbnails or image in self.unopened:
             return self.thumbnails.get(image)
         try:
-            uri, width, height = thumbnail(known, image)
+            uri, width, height = thumbnail(collection, image)
         except (LimnerError, OSError) as error:
             self.unopened[image] = str(error)
             return None
@@ -103,8 +103,12 @@ class Gallery:
     def notes(self) -> list[str]:
         """Notes on missing images."""
         first = next(iter(self.unopened.values()), "")
-        there = [f"{len(self.unopened)} images could not be shown; the first: {first}"] if self.unopened else []
-        return there + ([f"{self.left_out} images are left out to keep the file small"] if self.left_out else [])
+        unopened_notes = (
+            [f"{len(self.unopened)} images could not be shown; the first: {first}"] if self.unopened else []
+        )
+        return unopened_notes + (
+            [f"{self.left_out} images are left out to keep the file small"] if self.left_out else []
+        )
 
 
 def thumbnail(collection: Collection, image: str) -> tuple[str, int, int]:
@@ -113,10 +117,10 @@ def thumbnail(collection: Collection, image: str) -> tuple[str, int, int]:
     return data_uri(small), small.width, small.height
 
 
-def shortened(text: str, most: int = 140) -> str:
+def shortened(text: str, limit: int = 140) -> str:
     """Shortens a text at a word boundary, with an ellipsis.
 
     >>> shortened("two dogs in the snow", 12)
     'two dogs in…'
     """
-    return text if len(text) <= most else text[: most + 1].rsplit(" ", 1)[0][:most] + "…"
+    return text if len(text) <= limit else text[: limit + 1].rsplit(" ", 1)[0][:limit] + "…"

@@ -97,14 +97,14 @@ def cards(report: Report, truth: Truth, baseline: Report | None = None) -> list[
 
 def _card(report: Report, truth: Truth, direction: str, results: list[Result], baseline: Report | None) -> Card:
     main = main_result([r for r in results if r.view == results[0].view])
-    same = [r for r in results if alike(r.measure, main.measure)]
-    views = [(_view(r, main), style_of(report, r.view), _cell(r)) for r in same]
+    of_measure = [r for r in results if alike(r.measure, main.measure)]
+    views = [(_view(r, main), style_of(report, r.view), _cell(r)) for r in of_measure]
     estimates = [e for e in report.estimates if e.direction == direction and e.measure == main.measure]
     views += [(f"{VIEW}, {count(e.labels, 'label', 'labels')}", "", _estimate_cell(e)) for e in estimates]
     random, same_answer = chance(report, truth, main), constant(report, truth, main)
     return Card(
-        direction_title(direction), _about(report, main), str(main.measure), meaning(main), views, _more(results, main),
-        main.view, _or_nothing(main, random), _or_nothing(main, same_answer),
+        direction_title(direction), _about(report, main), str(main.measure), meaning(main), views,
+        _further_numbers(results, main), main.view, _or_nothing(main, random), _or_nothing(main, same_answer),
         None if baseline is None else _baseline(main, baseline),
     )  # fmt: skip
 
@@ -115,19 +115,19 @@ def _or_nothing(main: Result, value: float | None) -> str:
 
 def _baseline(main: Result, baseline: Report) -> tuple[str, str, str, str]:
     """The value of the baseline, and whether it differs significantly by a paired test of this measure."""
-    found = next((r for r in baseline.results if r.key == main.key), None)
-    if found is None:
+    result = next((r for r in baseline.results if r.key == main.key), None)
+    if result is None:
         raise LimnerError(
             f"the baseline {baseline.system!r} has no {' '.join(main.key)}: evaluate it with the same measures"
         )
-    other = paired(main, found)
-    name, value, within = baseline.system, number(main.measure, found.value), span(found)
-    if not comparable(main, other):
-        return name, value, within, ""
-    test = paired_test(main, other, samples=10_000)
-    apart = main.measure.show_change(main.value - found.value)
+    aligned = paired(main, result)
+    name, value, ends = baseline.system, number(main.measure, result.value), span(result)
+    if not comparable(main, aligned):
+        return name, value, ends, ""
+    test = paired_test(main, aligned, samples=10_000)
+    change = main.measure.show_change(main.value - result.value)
     p = "< 0.0001" if test.p_value < 0.0001 else f"= {test.p_value:.4f}"
-    return name, value, within, f"The difference is {apart}, p {p} ({test.method})."
+    return name, value, ends, f"The difference is {change}, p {p} ({test.method})."
 
 
 def alike(a: Measure, b: Measure) -> bool:
@@ -140,31 +140,33 @@ def _view(result: Result, main: Result) -> str:
 
 
 def _about(report: Report, main: Result) -> str:
-    one, many, _, found = nouns(main.direction)
+    one, query_nouns, _, candidate_nouns = nouns(main.direction)
     top = report.top.get(main.direction)
-    pool = f", each looking among {top.n_candidates:,} {found}" if top is not None and top.n_candidates else ""
-    return f"{count(len(main.queries), one, many)}{pool}"
+    pool = (
+        f", each looking among {top.n_candidates:,} {candidate_nouns}" if top is not None and top.n_candidates else ""
+    )
+    return f"{count(len(main.queries), one, query_nouns)}{pool}"
 
 
 def meaning(result: Result) -> str:
     """What the value of a measure means, as text."""
-    _, many, one, _ = nouns(result.direction)
+    _, query_nouns, one, _ = nouns(result.direction)
     k = result.measure.k
     if not result.measure.kind.hit:
         return result.measure.kind.formula
     return (
-        f"{many.capitalize()} with a right {one} in first place"
+        f"{query_nouns.capitalize()} with a right {one} in first place"
         if k == 1
-        else f"{many.capitalize()} with a right {one} among the first {k}"
+        else f"{query_nouns.capitalize()} with a right {one} among the first {k}"
     )
 
 
-def _more(results: Sequence[Result], main: Result) -> list[tuple[str, str]]:
+def _further_numbers(results: Sequence[Result], main: Result) -> list[tuple[str, str]]:
     """Three more numbers of the main view: hits at the largest k, the median rank, and one for the whole list."""
-    mine = [r for r in results if r.view == main.view and r is not main]
-    widest = sorted((r for r in mine if r.measure.name == main.measure.name), key=lambda r: r.measure.k or 0)[-1:]
-    ranks = [r for r in mine if r.measure.kind.rank][:1]
-    lists = [r for r in mine if r.measure.kind.sees != "k" and not r.measure.kind.rank]
+    of_view = [r for r in results if r.view == main.view and r is not main]
+    widest = sorted((r for r in of_view if r.measure.name == main.measure.name), key=lambda r: r.measure.k or 0)[-1:]
+    ranks = [r for r in of_view if r.measure.kind.rank][:1]
+    lists = [r for r in of_view if r.measure.kind.sees != "k" and not r.measure.kind.rank]
     deep = sorted(lists, key=lambda r: r.measure.kind.sees != "R")[:1]
     return [(str(r.measure), number(r.measure, r.value)) for r in [*widest, *ranks, *deep]]
 
@@ -176,10 +178,10 @@ def lead(report: Report) -> list[str]:
 
 def _sentence(report: Report, results: list[Result]) -> str:
     main = main_result([r for r in results if r.view == results[0].view])
-    others = [r for r in results if alike(r.measure, main.measure) and r.view != main.view]
-    more = "".join(f"; under {r.view}{_pool(report, r)}, {number(r.measure, r.value)}" for r in others)
-    detail = ", ".join(part for part in (_under(report, main), _within(main)) if part)
-    return f"{_claim(main)}{f' ({detail})' if detail else ''}{more}."
+    other_views = [r for r in results if alike(r.measure, main.measure) and r.view != main.view]
+    further = "".join(f"; under {r.view}{_pool(report, r)}, {number(r.measure, r.value)}" for r in other_views)
+    detail = ", ".join(part for part in (_under(report, main), _interval_text(main)) if part)
+    return f"{_claim(main)}{f' ({detail})' if detail else ''}{further}."
 
 
 def _pool(report: Report, result: Result) -> str:
@@ -189,21 +191,23 @@ def _pool(report: Report, result: Result) -> str:
 
 
 def _claim(main: Result) -> str:
-    _, many, one, found = nouns(main.direction)
+    _, query_nouns, one, candidate_nouns = nouns(main.direction)
     value = number(main.measure, main.value)
     k = main.measure.k
     if not main.measure.kind.hit:
         over = count(len(main.queries), "query", "queries")
         return f"{direction_title(main.direction)}: {main.measure} is {value} over {over}"
-    where = f"the first {one} returned is right" if k == 1 else f"one of the first {k} {found} returned is right"
-    return f"For {value} of {len(main.queries):,} {many}, {where}"
+    claim = (
+        f"the first {one} returned is right" if k == 1 else f"one of the first {k} {candidate_nouns} returned is right"
+    )
+    return f"For {value} of {len(main.queries):,} {query_nouns}, {claim}"
 
 
 def _under(report: Report, main: Result) -> str:
     return f"under {main.view}" if len(views_of(report)) > 1 else ""
 
 
-def _within(main: Result) -> str:
+def _interval_text(main: Result) -> str:
     return f"95% interval {span(main)}" if span(main) else ""
 
 
@@ -223,26 +227,26 @@ def _table(report: Report, direction: str, results: list[Result]) -> HeadlineTab
     estimates = {e.measure: e for e in report.estimates if e.direction == direction}
     rows = []
     for measure in dict.fromkeys([*(r.measure for r in results), *estimates]):
-        found = [by_key.get((view, measure)) for view in views]
-        cells = [None if r is None else _cell(r) for r in found]
-        found_here = estimates.get(measure)
-        more = [None if found_here is None else _estimate_cell(found_here)] if estimates else []
-        rows.append((str(measure), cells + more))
+        by_view = [by_key.get((view, measure)) for view in views]
+        cells = [None if r is None else _cell(r) for r in by_view]
+        estimate = estimates.get(measure)
+        estimate_cells = [None if estimate is None else _estimate_cell(estimate)] if estimates else []
+        rows.append((str(measure), cells + estimate_cells))
     if estimates:
         heads.append((VIEW, "", count(max(e.labels for e in estimates.values()), "label", "labels")))
     return HeadlineTable(direction_title(direction), heads, rows)
 
 
-def _estimate_cell(found: Estimated) -> Cell:
+def _estimate_cell(estimated: Estimated) -> Cell:
     """A value estimated for complete judgements, from labels of a designed sample."""
-    e, show = found.estimate, found.measure.show
+    e, show = estimated.estimate, estimated.measure.show
     bar = (100 * e.low, 100 * e.value, 100 * e.high) if math.isfinite(e.value) else None
-    return Cell(plain(found.measure, e.value), f"{show(e.low)} to {show(e.high)}", bar)
+    return Cell(plain(estimated.measure, e.value), f"{show(e.low)} to {show(e.high)}", bar)
 
 
 def _counted(direction: str, results: list[Result]) -> str:
-    one, many = ("image", "images") if direction == "both" else nouns(direction)[:2]
-    return count(len(results[0].queries), one, many)
+    one, plural = ("image", "images") if direction == "both" else nouns(direction)[:2]
+    return count(len(results[0].queries), one, plural)
 
 
 def _cell(result: Result) -> Cell:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from limner.evaluation.hubs import Hubs
 from limner.evaluation.reports.page import figures
-from limner.evaluation.reports.page.gallery import Gallery, Shown
+from limner.evaluation.reports.page.gallery import Gallery, PageItem
 from limner.evaluation.reports.page.ranks import rank_edges
 from limner.evaluation.reports.page.words import direction_title, nouns, percent, slug
 from limner.evaluation.reports.report import Report
@@ -38,7 +38,7 @@ class HubPanel:
     lorenz: Markup
     statistics: Sequence[tuple[str, str, str]]
     shares: Sequence[tuple[str, str, str]]
-    greatest: Sequence[tuple[Shown, str]]
+    greatest: Sequence[tuple[PageItem, str]]
     finding: str
 
 
@@ -66,23 +66,28 @@ def _panel(report: Report, direction: str, hubs: Hubs, gallery: Gallery, greates
             for c, n in hubs.greatest(greatest)
             if n > hubs.counts.mean()
         ],
-        _finding(direction, hubs, queries),
+        _hub_sentence(direction, hubs, queries),
     )
 
 
 def _sentence(direction: str, hubs: Hubs, queries: int) -> str:
-    _, many, _, found = nouns(direction)
-    places = f"{hubs.counts.sum():,} places for {len(hubs.counts):,} {found}, {hubs.counts.mean():.1f} each on average"
-    nearest = f"The {hubs.k} nearest {found} of {queries:,} {many} are {places}"
-    return f"{nearest}. The largest hub is among the nearest of {hubs.largest:,} {many}."
+    _, query_nouns, _, candidate_nouns = nouns(direction)
+    total, average = hubs.counts.sum(), hubs.counts.mean()
+    places = f"{total:,} places for {len(hubs.counts):,} {candidate_nouns}, {average:.1f} each on average"
+    nearest = f"The {hubs.k} nearest {candidate_nouns} of {queries:,} {query_nouns} are {places}"
+    return f"{nearest}. The largest hub is among the nearest of {hubs.largest:,} {query_nouns}."
 
 
-def _finding(direction: str, hubs: Hubs, queries: int) -> str:
-    _, many, one, found = nouns(direction)
+def _hub_sentence(direction: str, hubs: Hubs, queries: int) -> str:
+    _, query_nouns, one, candidate_nouns = nouns(direction)
     lost = hubs.shares()["0"]
-    never = f"{percent(lost)} of {found} are never among them" if lost else f"every {one} is among them at least once"
-    taken = f"One {one} is among the {hubs.k} nearest of {hubs.largest:,} of {queries:,} {many}"
-    return f"{taken} (the average is {hubs.counts.mean():.1f}); {never}."
+    unreturned = (
+        f"{percent(lost)} of {candidate_nouns} are never among them"
+        if lost
+        else f"every {one} is among them at least once"
+    )
+    largest = f"One {one} is among the {hubs.k} nearest of {hubs.largest:,} of {queries:,} {query_nouns}"
+    return f"{largest} (the average is {hubs.counts.mean():.1f}); {unreturned}."
 
 
 def _figure(value: float | int) -> str:
@@ -106,11 +111,11 @@ def _histogram(direction: str, hubs: Hubs, queries: int) -> Markup:
     expected = np.diff([0.0, *chance(edges, hubs, queries)])
     tips = [f"in {_span(low, high)} lists" for low, high in zip([-1, *edges], edges, strict=False)]
     first = int(np.argmax((observed >= 0.001) | (expected >= 0.001)))  # only bins with something to show
-    found = nouns(direction)[3]
+    candidate_nouns = nouns(direction)[3]
     return figures.bars(
         f"hubs-{slug(direction)}",
-        f"How often {found} are returned, {direction_title(direction)}",
-        f"Share of {found} by how many queries have them among their {hubs.k} nearest; lines show chance.",
+        f"How often {candidate_nouns} are returned, {direction_title(direction)}",
+        f"Share of {candidate_nouns} by how many queries have them among their {hubs.k} nearest; lines show chance.",
         [figures.Bars("observed", "hub", [float(s) for s in observed[first:]])],
         labels=[f"{e // 1000}k" if e >= 1000 else str(e) for e in edges[first:]],
         tips=tips[first:],
@@ -123,26 +128,26 @@ def _span(low: int, high: int) -> str:
     return f"{high:,}" if high - low == 1 else f"{low + 1:,}–{high:,}"
 
 
-def lorenz_points(hubs: Hubs, most: int = 160) -> list[tuple[float, float]]:
+def lorenz_points(hubs: Hubs, n_points: int = 160) -> list[tuple[float, float]]:
     """Points of the Lorenz curve: (share of candidates, their share of all list entries), the least retrieved first.
 
     >>> from limner.core.ids import Ids
     >>> lorenz_points(Hubs(Ids(["a", "b"]), np.array([3, 1]), 1))
     [(0.0, 0.0), (0.5, 0.25), (1.0, 1.0)]
     """
-    held = np.concatenate([[0.0], np.cumsum(np.sort(hubs.counts))]) / hubs.counts.sum()
-    at = np.unique(np.linspace(0, len(hubs.counts), min(most, len(held))).round().astype(int))
-    return [(float(i / len(hubs.counts)), float(held[i])) for i in at]
+    cumulative = np.concatenate([[0.0], np.cumsum(np.sort(hubs.counts))]) / hubs.counts.sum()
+    at = np.unique(np.linspace(0, len(hubs.counts), min(n_points, len(cumulative))).round().astype(int))
+    return [(float(i / len(hubs.counts)), float(cumulative[i])) for i in at]
 
 
 def _lorenz(direction: str, hubs: Hubs) -> Markup:
-    found = nouns(direction)[3]
+    candidate_nouns = nouns(direction)[3]
     tenth = sum(sorted(hubs.counts.tolist())[-max(1, len(hubs.counts) // 10) :]) / hubs.counts.sum()
     return figures.lorenz(
         f"lorenz-{slug(direction)}",
         f"Lorenz curve, {direction_title(direction)}",
-        f"The most found tenth of {found} holds {percent(tenth)} of all places. A straight curve would mean that all "
-        "are found equally often.",
+        f"The most found tenth of {candidate_nouns} holds {percent(tenth)} of all places. A straight curve would mean "
+        "that all are found equally often.",
         lorenz_points(hubs),
     )
 

@@ -34,8 +34,8 @@ def intervals_drawn(name: str, title: str, groups: Sequence[tuple[str, Sequence[
         for at, (system, result) in enumerate(rows):
             parts.append(_row(system, result, y + HEAD + ROW * (at + 0.5), f"s{at % STYLES}", place))
         y += HEAD + ROW * len(rows) + 4
-    told = "; ".join(f"{called}: {_told(rows)}" for called, rows in groups)
-    return drawing(name, title, told, *_axis(low, high, y, place), *parts, height=y + 24)
+    description = "; ".join(f"{called}: {_description(rows)}" for called, rows in groups)
+    return drawing(name, title, description, *_axis(low, high, y, place), *parts, height=y + 24)
 
 
 def _whole_tenths(low: float, high: float) -> tuple[float, float]:
@@ -68,5 +68,5 @@ def _row(system: str, result: Result, y: float, style: str, place: Callable[[flo
     return Markup("").join([label, line, dot])
 
 
-def _told(rows: Sequence[tuple[str, Result]]) -> str:
+def _description(rows: Sequence[tuple[str, Result]]) -> str:
     return ", ".join(f"{system} {number(r.measure, r.value)} ({span(r)})" for system, r in rows)

@@ -12,9 +12,9 @@ from limner.core.errors import count
 from limner.core.judgements import Judgements
 from limner.evaluation.measures import Measure
 from limner.evaluation.reports.page.examples import Returned
-from limner.evaluation.reports.page.gallery import Gallery, Shown
+from limner.evaluation.reports.page.gallery import Gallery, PageItem
 from limner.evaluation.reports.page.headline import directions_of
-from limner.evaluation.reports.page.rivals import signed
+from limner.evaluation.reports.page.system_comparison import signed
 from limner.evaluation.reports.page.truth import Truth, also, missing, relevant_in, spread
 from limner.evaluation.reports.page.words import direction_title, nouns, percent, plain
 from limner.evaluation.reports.report import Report
@@ -59,32 +59,32 @@ class Changes:
 
 
 @dataclass(frozen=True)
-class Wronged:
+class MissedPositive:
     """An answer at rank 1 that is wrong according to the labels but right according to more complete judgements."""
 
     direction: str
-    query: Shown
+    query: PageItem
     returned: Returned
-    expected: Sequence[Shown]
+    expected: Sequence[PageItem]
 
 
 def gaps(report: Report, truth: Truth) -> list[Gap]:
     """One gap per set of further judgements and direction."""
-    asked = [
+    pairs = [
         (name, d, truth.judged(name, d), truth.judged(truth.base, d))
         for name in truth.fuller
         for d in directions_of(report)
     ]
     return [
         _gap(report, truth, name, d, fuller, base)
-        for name, d, fuller, base in asked
+        for name, d, fuller, base in pairs
         if fuller is not None and base is not None
     ]
 
 
 def _gap(report: Report, truth: Truth, name: str, direction: str, fuller: Judgements, base: Judgements) -> Gap:
     queries, labelled, relevant, unlabelled = missing(fuller, base)
-    first, places, finding = _redeemed(report, truth, name, direction)
+    first, places, sentence = _missed_positive_texts(report, truth, name, direction)
     return Gap(
         direction_title(direction),
         name,
@@ -96,11 +96,11 @@ def _gap(report: Report, truth: Truth, name: str, direction: str, fuller: Judgem
         100 * unlabelled / max(relevant, 1),
         first,
         places,
-        finding,
+        sentence,
     )
 
 
-def redeemed(report: Report, truth: Truth, name: str, direction: str) -> tuple[BoolArray, BoolArray]:
+def missed_positives(report: Report, truth: Truth, name: str, direction: str) -> tuple[BoolArray, BoolArray]:
     """Which stored entries are wrong by the labels, and which of these are right by the more complete judgements.
 
     Only queries with more complete judgements are counted.
@@ -114,19 +114,21 @@ def redeemed(report: Report, truth: Truth, name: str, direction: str) -> tuple[B
     return wrong, wrong & relevant_in(top, fuller)
 
 
-def _redeemed(report: Report, truth: Truth, name: str, direction: str) -> tuple[str, str, str]:
-    wrong, right = redeemed(report, truth, name, direction)
+def _missed_positive_texts(report: Report, truth: Truth, name: str, direction: str) -> tuple[str, str, str]:
+    wrong, right = missed_positives(report, truth, name, direction)
     if not wrong.size:
         return "–", "–", ""
-    _, many, one, found = nouns(direction)
+    _, query_nouns, one, candidate_nouns = nouns(direction)
     counted, just = int(wrong[:, 0].sum()), int(right[:, 0].sum())
-    asked = f"Of {count(counted, one, found)} returned first for {many} and counted wrong by the labels"
-    finding = f"{asked}, {just:,} ({percent(just / max(counted, 1))}) are right by {name}."
-    return _of(just, counted), _of(int(right.sum()), int(wrong.sum())), finding
+    counted_wrong = (
+        f"Of {count(counted, one, candidate_nouns)} returned first for {query_nouns} and counted wrong by the labels"
+    )
+    sentence = f"{counted_wrong}, {just:,} ({percent(just / max(counted, 1))}) are right by {name}."
+    return _of(just, counted), _of(int(right.sum()), int(wrong.sum())), sentence
 
 
-def _of(part: int, whole: int) -> str:
-    return f"{part:,} of {whole:,} ({percent(part / max(whole, 1))})"
+def _of(part: int, total: int) -> str:
+    return f"{part:,} of {total:,} ({percent(part / max(total, 1))})"
 
 
 # --- effect on the numbers --------------------------------------------------------------------------------
@@ -136,14 +138,14 @@ def changes(report: Report, truth: Truth) -> list[Changes]:
     """Measures of the first view compared with every other view, by direction."""
     views = list(dict.fromkeys(r.view for r in report.results))
     labels = next((v for v in views if truth.judgements_of(v) == truth.base), views[0] if views else "")
-    asked = [(view, d) for view in views if view != labels for d in directions_of(report)]
-    made = [_changes(report, labels, view, d) for view, d in asked]
-    return [each for each in made if each.rows]
+    pairs = [(view, d) for view in views if view != labels for d in directions_of(report)]
+    changes_of = [_changes(report, labels, view, d) for view, d in pairs]
+    return [each for each in changes_of if each.rows]
 
 
 def _changes(report: Report, labels: str, fuller: str, direction: str) -> Changes:
-    mine, theirs = (_by_measure(report, view, direction) for view in (labels, fuller))
-    rows = [_change(r, theirs[measure]) for measure, r in mine.items() if measure in theirs]
+    by_labels, theirs = (_by_measure(report, view, direction) for view in (labels, fuller))
+    rows = [_change(r, theirs[measure]) for measure, r in by_labels.items() if measure in theirs]
     return Changes(direction_title(direction), labels, fuller, rows)
 
 
@@ -153,31 +155,33 @@ def _by_measure(report: Report, view: str, direction: str) -> dict[Measure, Resu
 
 def _change(labels: Result, fuller: Result) -> Change:
     measure, difference = labels.measure, fuller.value - labels.value
-    shown = signed(measure.show(difference)) if np.isfinite(difference) else "–"
-    return Change(str(measure), plain(measure, labels.value), plain(measure, fuller.value), shown)
+    change = signed(measure.show(difference)) if np.isfinite(difference) else "–"
+    return Change(str(measure), plain(measure, labels.value), plain(measure, fuller.value), change)
 
 
 # --- answers counted wrong that are right -----------------------------------------------------------------------
 
 
-def wronged(report: Report, truth: Truth, gallery: Gallery, *, each: int = 3) -> list[Wronged]:
+def missed_positive_examples(report: Report, truth: Truth, gallery: Gallery, *, each: int = 3) -> list[MissedPositive]:
     """First answers that are wrong by the labels but right by the most reliable of the more complete judgements."""
     if not truth.fuller:
         return []
     name = truth.fuller[0]
-    found = []
+    positives = []
     for direction in (d for d in directions_of(report) if d in report.top):
-        _, right = redeemed(report, truth, name, direction)
+        _, right = missed_positives(report, truth, name, direction)
         rows = np.flatnonzero(right[:, 0]) if right.size else np.zeros(0, dtype=np.int64)
-        found += [_wronged(report, truth, gallery, name, direction, row) for row in spread(rows, each)]
-    return found
+        positives += [_missed_positive(report, truth, gallery, name, direction, row) for row in spread(rows, each)]
+    return positives
 
 
-def _wronged(report: Report, truth: Truth, gallery: Gallery, name: str, direction: str, row: int) -> Wronged:
+def _missed_positive(
+    report: Report, truth: Truth, gallery: Gallery, name: str, direction: str, row: int
+) -> MissedPositive:
     query = report.top[direction].queries[row]
     answer = report.top[direction][query][0]
     labelled = truth.labelled(direction, query)
-    return Wronged(
+    return MissedPositive(
         direction,
         gallery.query(direction, query),
         Returned(1, gallery.candidate(direction, answer), also(name)),

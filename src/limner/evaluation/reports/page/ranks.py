@@ -30,21 +30,26 @@ class RankPanel:
     rows: Sequence[Sequence[str]]
 
 
-def curve_panels(report: Report, others: Sequence[Report] = ()) -> list[RankPanel]:
+def curve_panels(report: Report, other_reports: Sequence[Report] = ()) -> list[RankPanel]:
     """One panel per direction: a curve per view, and thin curves for the other systems under the first view."""
     ranks = first_ranks(report)
-    return [_curve_panel(report, others, d, [r for (_, at), r in ranks.items() if at == d]) for d in _directions(ranks)]
+    return [
+        _curve_panel(report, other_reports, d, [r for (_, at), r in ranks.items() if at == d])
+        for d in _directions(ranks)
+    ]
 
 
 def _directions(ranks: dict[tuple[str, str], Result]) -> list[str]:
     return list(dict.fromkeys(direction for _, direction in ranks))
 
 
-def _curve_panel(report: Report, others: Sequence[Report], direction: str, ranks: list[Result]) -> RankPanel:
+def _curve_panel(report: Report, other_reports: Sequence[Report], direction: str, ranks: list[Result]) -> RankPanel:
     limit = curve_depth(report, direction, ranks)
     recalls = [recall_curve(report, r, limit) for r in ranks]
     lines = [_line(report, curve) for curve in recalls]
-    rivals = [_rival(other, rival_style(n), ranks[0], limit) for n, other in enumerate(others)]
+    rivals = [
+        _rival(report_of_rival, rival_style(n), ranks[0], limit) for n, report_of_rival in enumerate(other_reports)
+    ]
     title = direction_title(direction)
     rows = [["k", *(line.name for line in lines)]]
     rows += [[str(k), *(_cell(curve[k]) for curve in recalls)] for k in TABLE if k <= limit]
@@ -62,8 +67,8 @@ def _curve_panel(report: Report, others: Sequence[Report], direction: str, ranks
 def _line(report: Report, curve: dict[int, Result]) -> figures.CurveLine:
     limit, view = len(curve), curve[1].view
     bands = [(k, curve[k].interval) for k in [*(k for k in BANDS if k < limit), limit]]
-    held = [(k, i.low, i.high) for k, i in bands if i is not None]
-    return figures.CurveLine(view, style_of(report, view), [(k, r.value) for k, r in curve.items()], held)
+    intervals = [(k, i.low, i.high) for k, i in bands if i is not None]
+    return figures.CurveLine(view, style_of(report, view), [(k, r.value) for k, r in curve.items()], intervals)
 
 
 def rival_style(number: int) -> str:
@@ -71,11 +76,11 @@ def rival_style(number: int) -> str:
     return f"other o{number % 3}"
 
 
-def _rival(other: Report, style: str, ranks: Result, limit: int) -> figures.CurveLine | None:
-    theirs = first_ranks(other).get((ranks.view, ranks.direction))
+def _rival(rival: Report, style: str, ranks: Result, limit: int) -> figures.CurveLine | None:
+    theirs = first_ranks(rival).get((ranks.view, ranks.direction))
     if theirs is None:
         return None
-    return figures.CurveLine(other.system, style, [(k, r.value) for k, r in recall_curve(other, theirs, limit).items()])
+    return figures.CurveLine(rival.system, style, [(k, r.value) for k, r in recall_curve(rival, theirs, limit).items()])
 
 
 def _cell(result: Result) -> str:
@@ -100,8 +105,8 @@ def rank_edges(largest: float) -> list[int]:
 
 def shares_by_bin(values: FloatArray, edges: Sequence[int]) -> list[float]:
     """The share of ranks in each bin; the last entry is the share of right answers never found."""
-    found = np.searchsorted(edges, values[np.isfinite(values)])
-    counts = np.bincount(found, minlength=len(edges))
+    bins = np.searchsorted(edges, values[np.isfinite(values)])
+    counts = np.bincount(bins, minlength=len(edges))
     return [*(counts / len(values)), float(np.isinf(values).mean())]
 
 
@@ -114,11 +119,12 @@ def rank_panels(report: Report) -> list[RankPanel]:
 def _rank_panel(report: Report, direction: str, ranks: list[Result]) -> RankPanel:
     values = np.concatenate([r.values for r in ranks])
     edges = rank_edges(float(values[np.isfinite(values)].max(initial=1)))
-    never = bool(np.isinf(values).any())
+    has_never = bool(np.isinf(values).any())
     series = [
-        figures.Bars(r.view, style_of(report, r.view), _kept(shares_by_bin(r.values, edges), never)) for r in ranks
+        figures.Bars(r.view, style_of(report, r.view), _shown_shares(shares_by_bin(r.values, edges), has_never))
+        for r in ranks
     ]
-    spans = [_span(low + 1, high) for low, high in zip([0, *edges], edges, strict=False)] + ["never"] * never
+    spans = [_span(low + 1, high) for low, high in zip([0, *edges], edges, strict=False)] + ["never"] * has_never
     title = direction_title(direction)
     sentence = " ".join(_sentence(r) for r in ranks)
     drawn = figures.bars(
@@ -126,7 +132,7 @@ def _rank_panel(report: Report, direction: str, ranks: list[Result]) -> RankPane
         f"Ranks of the first right answer, {title}",
         f"Share of queries by the rank of their first right answer. {sentence}",
         series,
-        labels=[_brief(e) for e in edges] + ["never"] * never,
+        labels=[_brief(e) for e in edges] + ["never"] * has_never,
         tips=[f"rank {span}" if span != "never" else "never found" for span in spans],
         axis="rank of the first right answer, up to",
     )
@@ -135,8 +141,8 @@ def _rank_panel(report: Report, direction: str, ranks: list[Result]) -> RankPane
     return RankPanel(title, drawn, sentence, rows)
 
 
-def _kept(shares: list[float], never: bool) -> list[float]:
-    return shares if never else shares[:-1]
+def _shown_shares(shares: list[float], has_never: bool) -> list[float]:
+    return shares if has_never else shares[:-1]
 
 
 def _span(low: int, high: int) -> str:
@@ -157,11 +163,11 @@ def _sentence(ranks: Result) -> str:
     return f"Under {ranks.view}, half of the queries find a right answer by rank {ranks.measure.show(middle)}{beyond}."
 
 
-def legend(report: Report, others: Sequence[Report], *, kind: str) -> list[dict[str, Any]]:
+def legend(report: Report, other_reports: Sequence[Report], *, kind: str) -> list[dict[str, Any]]:
     """Names and samples of the series in the figures above."""
     views = dict.fromkeys(view for view, _ in first_ranks(report))
-    made = [{"name": view, "swatch": figures.swatch(style_of(report, view), kind=kind)} for view in views]
+    entries = [{"name": view, "swatch": figures.swatch(style_of(report, view), kind=kind)} for view in views]
     first = next(iter(views), "")
-    for n, other in enumerate(others if views else ()):
-        made.append({"name": f"{other.system} ({first})", "swatch": figures.swatch(rival_style(n), kind=kind)})
-    return made
+    for n, rival in enumerate(other_reports if views else ()):
+        entries.append({"name": f"{rival.system} ({first})", "swatch": figures.swatch(rival_style(n), kind=kind)})
+    return entries

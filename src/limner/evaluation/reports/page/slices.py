@@ -43,18 +43,18 @@ class SliceTable:
     left_out: int
 
 
-def slice_tables(found: Slices | None) -> list[SliceTable]:
+def slice_tables(sliced: Slices | None) -> list[SliceTable]:
     """One table per direction, the weakest slices first; only some of the unmarked slices are shown."""
-    if found is None:
+    if sliced is None:
         return []
     tables = []
-    for view, direction, measure, listed in of_direction(found):
-        rest = [each for each in listed if not each.found]
-        kept = [*(each for each in listed if each.found), *rest[:SHOWN]]
+    for view, direction, measure, listed in of_direction(sliced):
+        unmarked = [each for each in listed if not each.is_marked]
+        listed_slices = [*(each for each in listed if each.is_marked), *unmarked[:SHOWN]]
         title = f"{direction_title(direction)}, {view}"
-        reach = max((abs(end) for each in kept for end in _change(each)), default=0.0)
-        rows = [_row(each, reach) for each in kept]
-        tables.append(SliceTable(title, measure, f"{100 * reach:.0f}", rows, len(listed) - len(kept)))
+        reach = max((abs(end) for each in listed_slices for end in _change(each)), default=0.0)
+        rows = [_row(each, reach) for each in listed_slices]
+        tables.append(SliceTable(title, measure, f"{100 * reach:.0f}", rows, len(listed) - len(listed_slices)))
     return tables
 
 
@@ -62,8 +62,8 @@ def _row(each: Slice, reach: float) -> SliceRow:
     measure, show = each.measure, each.measure.show
     return SliceRow(
         each.direction, each.by, each.name, f"{each.queries:,}", plain(measure, each.value), _ends(each.interval, show),
-        plain(measure, each.rest), measure.show_change(each.difference), _ends(each.apart, show), _bar(each, reach),
-        shown_p(each.p_adjusted), each.verdict,
+        plain(measure, each.rest), measure.show_change(each.difference), _ends(each.difference_interval, show),
+        _bar(each, reach), shown_p(each.p_adjusted), each.verdict,
     )  # fmt: skip
 
 
@@ -73,7 +73,11 @@ def _ends(interval: Interval | None, show: Callable[[float], str]) -> str:
 
 def _change(each: Slice) -> tuple[float, ...]:
     """The interval of the difference from the rest as text; empty if there is none."""
-    return (each.apart.low, each.difference, each.apart.high) if each.apart and each.measure.kind.percent else ()
+    return (
+        (each.difference_interval.low, each.difference, each.difference_interval.high)
+        if each.difference_interval and each.measure.kind.percent
+        else ()
+    )
 
 
 def _bar(each: Slice, reach: float) -> tuple[float, float, float] | None:
@@ -84,15 +88,15 @@ def _bar(each: Slice, reach: float) -> tuple[float, float, float] | None:
     return low, value, high
 
 
-def slices_finding(found: Slices | None) -> str:
+def slices_finding(sliced: Slices | None) -> str:
     """A sentence for the first screen; empty if no slice is marked."""
-    weak = [each for each in found.slices if each.verdict == "weaker"] if found else []
-    if found is None or not weak:
+    weak = [each for each in sliced.slices if each.verdict == "weaker"] if sliced else []
+    if sliced is None or not weak:
         return ""
     first = weak[0]
     change = first.measure.show_change(first.difference) + (" points" if first.measure.kind.percent else "")
-    weaker = f"are weaker for {found.system} beside {found.against}" if found.against else "are weaker"
+    weaker = f"are weaker for {sliced.system} beside {sliced.against}" if sliced.against else "are weaker"
     return (
-        f"{len(weak)} of {len(found.slices)} slices of the queries {weaker} than the rest, most of all “{first.by}: "
+        f"{len(weak)} of {len(sliced.slices)} slices of the queries {weaker} than the rest, most of all “{first.by}: "
         f"{first.name}” ({first.measure} {change}, {direction_title(first.direction).lower()})."
     )

@@ -50,8 +50,8 @@ class Truth:
             return []
         labels, extra = self.collection.judgements, self.collection.extra
         plain = {name: j.relevant for name, j in extra.items() if set(np.unique(j.grades)) <= {0.0, 1.0}}
-        added = {name: int((~_held(pairs, labels)).sum()) for name, pairs in plain.items()}
-        return sorted((name for name, more in added.items() if more), key=lambda name: -added[name])
+        added = {name: int((~_in_reference(pairs, labels)).sum()) for name, pairs in plain.items()}
+        return sorted((name for name, n_added in added.items() if n_added), key=lambda name: -added[name])
 
     @property
     def base(self) -> str:
@@ -62,8 +62,8 @@ class Truth:
         """The name of the judgements behind a view of a report, or None if unknown."""
         if self.collection is None:
             return None
-        found = {v.name: v.judgements for protocol in PROTOCOLS.values() for v in protocol.views}
-        name = view if view in self.collection.all_judgements else found.get(view)
+        judgements_of_view = {v.name: v.judgements for protocol in PROTOCOLS.values() for v in protocol.views}
+        name = view if view in self.collection.all_judgements else judgements_of_view.get(view)
         return name if name in self.collection.all_judgements else None
 
     def judged(self, name: str, direction: str) -> Judgements | None:
@@ -79,8 +79,8 @@ class Truth:
             return None
         if _grade(base, query, candidate):
             return LABELLED
-        found = (name for name in self.fuller if _grade(self.judged(name, direction), query, candidate))
-        name = next(found, None)
+        names = (name for name in self.fuller if _grade(self.judged(name, direction), query, candidate))
+        name = next(names, None)
         return UNKNOWN if name is None else also(name)
 
     def labelled(self, direction: str, query: str) -> list[str]:
@@ -105,27 +105,27 @@ def _grade(judgements: Judgements | None, query: str, candidate: str) -> float:
     return judgements.grade(query, candidate) or 0.0
 
 
-def _held(pairs: Judgements, other: Judgements) -> BoolArray:
+def _in_reference(pairs: Judgements, reference: Judgements) -> BoolArray:
     """Which relevant pairs are also relevant in the other judgements."""
-    known = other.relevant.restrict(queries=pairs.queries, candidates=pairs.candidates)
+    same_items = reference.relevant.restrict(queries=pairs.queries, candidates=pairs.candidates)
     width = max(len(pairs.candidates), 1)
-    return np.isin(pairs.rows * width + pairs.columns, known.rows * width + known.columns)
+    return np.isin(pairs.rows * width + pairs.columns, same_items.rows * width + same_items.columns)
 
 
 def missing(fuller: Judgements, base: Judgements) -> tuple[int, int, int, int]:
     """Counts over queries with more complete judgements: queries, labelled, relevant, and relevant but not labelled."""
     pairs = fuller.relevant
-    asked = [q for q, n in zip(fuller.queries, fuller.counts, strict=True) if n]
-    labelled = len(base.restrict(queries=[q for q in asked if q in base.queries]))
-    return len(asked), labelled, len(pairs), int((~_held(pairs, base)).sum())
+    with_relevant = [q for q, n in zip(fuller.queries, fuller.counts, strict=True) if n]
+    labelled = len(base.restrict(queries=[q for q in with_relevant if q in base.queries]))
+    return len(with_relevant), labelled, len(pairs), int((~_in_reference(pairs, base)).sum())
 
 
 def relevant_in(ranking: Ranking, judgements: Judgements) -> BoolArray:
     """Which entries of a ranking are relevant: one row per query, one column per rank."""
-    known = judgements.relevant.restrict(queries=ranking.queries, candidates=ranking.candidates)
+    same_items = judgements.relevant.restrict(queries=ranking.queries, candidates=ranking.candidates)
     width = max(len(ranking.candidates), 1)
     keys = np.arange(len(ranking.queries))[:, None] * width + ranking.indices
-    return np.asarray(np.isin(keys, known.rows * width + known.columns) & (ranking.indices >= 0))
+    return np.asarray(np.isin(keys, same_items.rows * width + same_items.columns) & (ranking.indices >= 0))
 
 
 def spread(rows: Sequence[int] | npt.NDArray[np.int64], count: int) -> list[int]:

@@ -98,8 +98,8 @@ def view_words(view: str) -> str:
     """
     if view in WORDS:
         return WORDS[view]
-    found = [each.about for each in PROTOCOLS.values() if view in [own.name for own in each.views]]
-    return found[0] if found else f"what the judgements {view!r} call relevant counts"
+    descriptions = [each.about for each in PROTOCOLS.values() if view in [named_view.name for named_view in each.views]]
+    return descriptions[0] if descriptions else f"what the judgements {view!r} call relevant counts"
 
 
 def chance(report: Report, truth: Truth, result: Result) -> float | None:
@@ -124,10 +124,10 @@ def constant(report: Report, truth: Truth, result: Result) -> float | None:
     judged = None if name is None or chance(report, truth, result) is None else truth.judged(name, result.direction)
     if judged is None or result.measure.k != 1:
         return None
-    pairs, asked = judged.relevant, set(result.queries)
+    pairs, query_ids = judged.relevant, set(result.queries)
     counted = np.zeros(len(pairs.candidates), dtype=np.int64)
     for row, query in enumerate(pairs.queries):
-        if query in asked:
+        if query in query_ids:
             counted[pairs.columns[pairs.indptr[row] : pairs.indptr[row + 1]]] += 1
     return float(counted.max()) / len(result.queries) if len(counted) and len(result.queries) else None
 

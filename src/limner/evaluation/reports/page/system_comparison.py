@@ -53,9 +53,9 @@ class Heat:
     unanimous: bool
 
 
-def comparison_of(report: Report, others: Sequence[Report], given: Comparison | None) -> Comparison | None:
-    """The given comparison, or a new one of the report with the others; None if there are no others."""
-    return given if given is not None else compare([report, *others]) if others else None
+def comparison_of(report: Report, other_reports: Sequence[Report], comparison: Comparison | None) -> Comparison | None:
+    """The given comparison, or a new one of the report with the other_reports; None if there are no other_reports."""
+    return comparison if comparison is not None else compare([report, *other_reports]) if other_reports else None
 
 
 def contests(comparison: Comparison) -> list[Contest]:
@@ -70,29 +70,31 @@ def contests(comparison: Comparison) -> list[Contest]:
 
 def _estimated(comparison: Comparison, direction: str) -> Contest:
     """The same, estimated for complete judgements from labels; intervals are corrected over all pairs."""
-    found = [e for e in comparison.estimated if e.direction == direction]
+    estimates = [e for e in comparison.estimated if e.direction == direction]
     title = f"{direction_title(direction)}, {VIEW}"
     if len(comparison.systems) > 2:
-        measures = dict.fromkeys(e.measure for e in found)
-        return Contest(title, many=[(str(m), _estimated_cells([e for e in found if e.measure == m])) for m in measures])
-    reach = max(max(abs(e.estimate.low), abs(e.estimate.high)) for e in found)
-    return Contest(title, rows=[_estimated_versus(e, reach) for e in found])
+        measures = dict.fromkeys(e.measure for e in estimates)
+        return Contest(
+            title, many=[(str(m), _estimated_cells([e for e in estimates if e.measure == m])) for m in measures]
+        )
+    reach = max(max(abs(e.estimate.low), abs(e.estimate.high)) for e in estimates)
+    return Contest(title, rows=[_estimated_versus(e, reach) for e in estimates])
 
 
-def _estimated_versus(found: EstimatedDifference, reach: float) -> Versus:
-    show, e, scale = found.measure.show, found.estimate, 50 / reach if reach else 0.0
-    values = [plain(found.measure, each.estimate.value) for each in found.values]
-    within = f"{signed(show(e.low))} to {signed(show(e.high))}"
-    known = math.isfinite(e.value)
-    bar = (50 + scale * e.low, 50 + scale * e.value, 50 + scale * e.high) if scale and known else None
-    verdict = "unclear" if not found.significant else "better" if e.low > 0 else "worse"
-    return Versus(str(found.measure), values, signed(show(e.value)) if known else "–", within, "–", verdict, bar)
+def _estimated_versus(estimated: EstimatedDifference, reach: float) -> Versus:
+    show, e, scale = estimated.measure.show, estimated.estimate, 50 / reach if reach else 0.0
+    values = [plain(estimated.measure, each.estimate.value) for each in estimated.values]
+    ends = f"{signed(show(e.low))} to {signed(show(e.high))}"
+    has_value = math.isfinite(e.value)
+    bar = (50 + scale * e.low, 50 + scale * e.value, 50 + scale * e.high) if scale and has_value else None
+    verdict = "unclear" if not estimated.significant else "better" if e.low > 0 else "worse"
+    return Versus(str(estimated.measure), values, signed(show(e.value)) if has_value else "–", ends, "–", verdict, bar)
 
 
-def _estimated_cells(found: Sequence[EstimatedDifference]) -> list[tuple[str, str, bool]]:
+def _estimated_cells(estimates: Sequence[EstimatedDifference]) -> list[tuple[str, str, bool]]:
     """(estimate, letters of the systems it beats, whether it is the best) of every system."""
-    values = {n: each for d in found for n, each in zip((d.a, d.b), d.values, strict=True)}
-    won = [(d.a, d.b) if d.estimate.low > 0 else (d.b, d.a) for d in found if d.significant]
+    values = {n: each for d in estimates for n, each in zip((d.a, d.b), d.values, strict=True)}
+    won = [(d.a, d.b) if d.estimate.low > 0 else (d.b, d.a) for d in estimates if d.significant]
     best = max((each.estimate.value for each in values.values() if math.isfinite(each.estimate.value)), default=None)
     return [
         (str(values[n]), "".join(LETTERS[b % 26] for a, b in won if a == n), values[n].estimate.value == best)
@@ -118,14 +120,14 @@ def _versus(comparison: Comparison, line: Line, reach: float) -> Versus:
     if not line.differences:
         return Versus(str(line.measure), values, "–", "", "–", "not comparable", None)
     d, show, scale = line.differences[0], line.measure.show, 50 / reach if reach else 0.0
-    bar, within = None, ""
+    bar, ends = None, ""
     if d.interval is not None:
         low, high = d.interval.low, d.interval.high
         drawn = bool(scale) and line.measure.kind.percent
         bar = (50 + scale * low, 50 + scale * d.value, 50 + scale * high) if drawn else None
-        within = f"{signed(show(low))} to {signed(show(high))}"
+        ends = f"{signed(show(low))} to {signed(show(high))}"
     verdict = _verdict(comparison, line)
-    return Versus(str(line.measure), values, signed(show(d.value)), within, p_value(d.p_adjusted), verdict, bar)
+    return Versus(str(line.measure), values, signed(show(d.value)), ends, p_value(d.p_adjusted), verdict, bar)
 
 
 def _verdict(comparison: Comparison, line: Line) -> str:
@@ -133,15 +135,15 @@ def _verdict(comparison: Comparison, line: Line) -> str:
     return "better" if won else "worse" if lost else "unclear"
 
 
-def signed(shown: str) -> str:
+def signed(text: str) -> str:
     """A number with its sign, with a typographic minus.
 
     >>> signed("1.5"), signed("-0.3"), signed("-0.0")
     ('+1.5', '−0.3', '0.0')
     """
-    if not float(shown):
-        return shown.lstrip("-")
-    return f"−{shown[1:]}" if shown.startswith("-") else f"+{shown}"
+    if not float(text):
+        return text.lstrip("-")
+    return f"−{text[1:]}" if text.startswith("-") else f"+{text}"
 
 
 def p_value(value: float) -> str:
@@ -164,24 +166,24 @@ def _lettered(comparison: Comparison, line: Line) -> list[tuple[str, str, bool]]
 
 def findings(report: Report, comparison: Comparison) -> list[str]:
     """A summary of the comparison between the report's system and each other system."""
-    mine = (report.system, f"{report.system} (1)")
-    me = next((i for i, name in enumerate(comparison.systems) if name in mine), 0)
-    others = [i for i in range(len(comparison.systems)) if i != me]
-    return [_standing(comparison, me, other) for other in others]
+    own_names = (report.system, f"{report.system} (1)")
+    me = next((i for i, name in enumerate(comparison.systems) if name in own_names), 0)
+    rivals = [i for i in range(len(comparison.systems)) if i != me]
+    return [_standing(comparison, me, rival) for rival in rivals]
 
 
-def _standing(comparison: Comparison, me: int, other: int) -> str:
-    won = sum(other in n.beaten(me, comparison.level) for n in comparison.lines)
-    lost = sum(me in n.beaten(other, comparison.level) for n in comparison.lines)
-    pair = {me, other}
+def _standing(comparison: Comparison, me: int, rival: int) -> str:
+    won = sum(rival in n.beaten(me, comparison.level) for n in comparison.lines)
+    lost = sum(me in n.beaten(rival, comparison.level) for n in comparison.lines)
+    pair = {me, rival}
     all_of = sum(any({d.a, d.b} == pair for d in line.differences) for line in comparison.lines)
-    name = f"“{comparison.systems[other]}”"
+    name = f"“{comparison.systems[rival]}”"
     if not all_of:
         return f"No number can be compared with {name} query by query."
     if not won and not lost:
         return f"No significant difference to {name} on any of {all_of} numbers."
-    first, most, second, fewer = ("better", won, "worse", lost) if won >= lost else ("worse", lost, "better", won)
-    return f"Significantly {first} than {name} on {most} of {all_of} numbers, {second} on {fewer or 'none'}."
+    first, n_first, second, fewer = ("better", won, "worse", lost) if won >= lost else ("worse", lost, "better", won)
+    return f"Significantly {first} than {name} on {n_first} of {all_of} numbers, {second} on {fewer or 'none'}."
 
 
 # --- do measures agree? -----------------------------------------------------------------------------------------
@@ -190,9 +192,9 @@ def _standing(comparison: Comparison, me: int, other: int) -> str:
 def agreement(report: Report, comparison: Comparison | None) -> list[Heat]:
     """Agreement of measures over systems if there are three or more, else over the queries of this report."""
     if comparison is not None and len(comparison.systems) > 2:
-        made = _over_systems(comparison)
-        if made:
-            return made
+        over_systems = _over_systems(comparison)
+        if over_systems:
+            return over_systems
     directions = dict.fromkeys(r.direction for r in report.results if r.direction != "both")
     heats = [_over_queries(d, [r for r in report.results if r.direction == d]) for d in directions]
     return [heat for heat in heats if heat is not None]
@@ -204,13 +206,13 @@ def _over_systems(comparison: Comparison) -> list[Heat]:
         return []
     names, matrix = comparison.agreement
     split = [re.fullmatch(r"(.*) (i2t|t2i|both|run) (\S.*)", name) for name in names]
-    found = dict.fromkeys(m[2] for m in split if m and m[2] != "both")
+    directions = dict.fromkeys(m[2] for m in split if m and m[2] != "both")
     heats = []
-    for direction in found:
+    for direction in directions:
         at = [i for i, m in enumerate(split) if m and m[2] == direction]
-        shown = [f"{m[1]} {m[3]}" for m in split if m and m[2] == direction]
+        labels = [f"{m[1]} {m[3]}" for m in split if m and m[2] == direction]
         if len(at) > 1:
-            heats.append(_heat(direction, shown, matrix[np.ix_(at, at)], "Kendall's τ"))
+            heats.append(_heat(direction, labels, matrix[np.ix_(at, at)], "Kendall's τ"))
     return heats
 
 
@@ -236,10 +238,10 @@ def _heat(direction: str, names: Sequence[str], matrix: FloatArray, sign: str) -
     rows, columns = np.tril_indices(len(names), -1)
     low = int(np.argmin(matrix[rows, columns]))
     a, b = names[columns[low]], names[rows[low]]
-    least = float(matrix[rows[low], columns[low]])
-    unanimous = least > 1 - 1e-9
+    lowest = float(matrix[rows[low], columns[low]])
+    unanimous = lowest > 1 - 1e-9
     sentence = (
-        "All measures agree on the order." if unanimous else f"{sign} is lowest between {a} and {b}: {least:.2f}."
+        "All measures agree on the order." if unanimous else f"{sign} is lowest between {a} and {b}: {lowest:.2f}."
     )
     return Heat(direction_title(direction), names, matrix.tolist(), sentence, unanimous)
 
