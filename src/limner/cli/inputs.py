@@ -137,7 +137,10 @@ class SystemOptions:
         if kind == "runs":
             files, named = directed(self.runs)
             return find_system(RunFiles(files, directions or named))
-        return find_system(self.system, trust=self.trust, cache=self.cache)
+        spec = find_system(self.system, trust=self.trust, cache=self.cache)
+        if self.cache is not None and spec.is_trained_now and not str(spec.origin).startswith("aligned"):
+            raise typer.BadParameter(f"--cache with {self.system}, which is trained now: only encoders have a cache")
+        return spec
 
     def open(self, collection: Collection, split: str | None, directions: Sequence[str] = ()) -> OpenSystem:
         """The system on the items it may be evaluated on, with progress on the terminal."""

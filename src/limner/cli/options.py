@@ -169,6 +169,18 @@ def own_options(words: list[str] | None, names: tuple[str, ...]) -> tuple[dict[s
     return loading(own), [each for each in words or [] if each not in own]
 
 
+def store_and_mode(estimate: str | None) -> tuple[str | None, str]:
+    """The store of answers to a plan, and how estimated intervals are computed.
+
+    >>> store_and_mode("work.db(mode=anytime)"), store_and_mode("work.db")
+    (('work.db', 'anytime'), ('work.db', 'fixed'))
+    """
+    if estimate is None or not estimate.endswith(")"):
+        return estimate, "fixed"
+    store, _, options = estimate.removesuffix(")").rpartition("(")
+    return store, str(loading([options]).get("mode", "fixed"))
+
+
 def load(spec: str, words: list[str] | None, **options: Any) -> Collection:
     """Loads a collection, and shows the loader's warnings."""
     import limner

@@ -10,7 +10,19 @@ import typer
 from limner.cli.commands.evaluate.one_system import labels_of
 from limner.cli.commands.explain.slices import sliced
 from limner.cli.console import answer, progress
-from limner.cli.options import FIGURES, Json, Loading, Split, flag, load, out_word, part, refuse_report_ending, word
+from limner.cli.options import (
+    FIGURES,
+    Json,
+    Loading,
+    Split,
+    flag,
+    load,
+    out_word,
+    part,
+    refuse_report_ending,
+    store_and_mode,
+    word,
+)
 
 FOR = {
     "--collection": "it is for an .html page",
@@ -52,7 +64,6 @@ def report(
     figure: Annotated[str | None, word("Which figure: recall (the default), measures or hubs.", metavar="NAME")] = None,
     width: Width = None,
     estimate: Estimate = None,
-    mode: Annotated[str, word("Estimated intervals: fixed (one look) or anytime.", metavar="HOW")] = "fixed",
     split: Split = None,
     option: Loading = None,
     show: Annotated[bool, flag("--open", "Open the page in a browser.")] = False,
@@ -94,8 +105,9 @@ def report(
     options: dict[str, Any] = {"other_reports": load_reports(others)} if others else {}
     if baseline is not None:
         options["baseline"] = Report.load(baseline)
-    if estimate is not None:
-        with labels_of(estimate) as labels:
+    store, mode = store_and_mode(estimate)
+    if store is not None:
+        with labels_of(store) as labels:
             options["comparison"] = compare([held, *options["other_reports"]], labels=labels, mode=mode)
     if collection is not None:
         options["collection"] = part(load(collection, option), split)

@@ -12,11 +12,11 @@ from limner.cli.commands.compare.differences import differences
 from limner.cli.commands.compare.ranks import ranks
 from limner.cli.console import answer
 from limner.cli.errors import Status
-from limner.cli.options import Json, Loading, chosen_options, flag, loading, out_word, word
+from limner.cli.options import Json, Loading, chosen_options, flag, loading, out_word, store_and_mode, word
 from limner.core.errors import UnknownName
 
 VIEWS = {
-    "differences": "test family allow_different samples seed level fail_if_worse estimate option",
+    "differences": "test family allow_different samples seed level fail_if_worse estimate",
     "board": "qrels missing measures view direction queries clusters unit option level samples seed",
     "ranks": "measures",
 }
@@ -58,17 +58,14 @@ Samples = Annotated[
 ]
 Output = Annotated[
     list[Path] | None,
-    out_word(
-        "Write it: .json .csv .md .tex .txt, .pdf .svg .png, for a board .html, or MTEB results into a folder. "
-        "Repeatable."
-    ),
+    out_word("Write .json .csv .md .tex .txt .pdf .svg .png, a board .html or MTEB folder. Repeatable."),
 ]
-AllowDifferent = Annotated[bool, flag("--allow-different", "Compare reports with different settings, and note it.")]
+AllowDifferent = Annotated[bool, flag("--allow-different", "Compare reports with different settings.")]
 FailIfWorse = Annotated[bool, flag("--fail-if-worse", "Exit with status 1 if the first is significantly worse.")]
 Estimate = Annotated[
     str | None,
     word(
-        "Answers to 'limner annotate plan': for complete judgements; -O mode=anytime for many looks.",
+        "Answers to 'limner annotate plan': complete judgements; -O mode=anytime.",
         metavar="STORE",
     ),
 ]
@@ -83,7 +80,7 @@ Qrels = Annotated[
 Missing = Annotated[
     str,
     word(
-        "Candidates missing from a truncated run: refuse, or never (found).",
+        "What a run lacks: refuse it, or never (found).",
         metavar="HOW",
         rich_help_panel=FOR_BOARD,
     ),
@@ -99,7 +96,7 @@ Queries = Annotated[
 ]
 Clusters = Annotated[
     list[str] | None,
-    word("Number of independent clusters of queries, such as images.", metavar="[NAME=]N", rich_help_panel=FOR_BOARD),
+    word("Number of independent clusters of queries.", metavar="[NAME=]N", rich_help_panel=FOR_BOARD),
 ]
 Unit = Annotated[str | None, word("Unit of tables: percent or fraction.", metavar="UNIT", rich_help_panel=FOR_BOARD)]
 
@@ -139,12 +136,11 @@ def compare(
     Examples:
       $ limner compare ours.json baseline.json
       $ limner compare a.json b.json c.json --show agreement -o table.tex
-      $ limner compare new.json old.json --fail-if-worse --family line
+      $ limner compare new.json old.json --fail-if-worse
       $ limner compare ours.json --show published
-      $ limner compare ours.json baseline.json --estimate work.db
-      $ limner compare a.json b.json c.json --show board --measures R@1 -o board.html
-      $ limner compare table.csv --show board --queries coco-5k=25000 --clusters coco-5k=5000
-      $ limner compare a.run b.run --show board --qrels pairs.qrels --measures MAP --missing never
+      $ limner compare a.json b.json --show board -o board.html
+      $ limner compare table.csv --show board --queries coco-5k=25000
+      $ limner compare a.run b.run --show board --qrels pairs.qrels
       $ limner compare published:mean --show ranks -o ranks.svg
     """
     what = _view(show or [])
@@ -159,10 +155,11 @@ def compare(
             samples=samples or 10_000, seed=seed,
         )  # fmt: skip
         return answer(str(made), made.describe(), as_json=as_json)
-    how: dict[str, Any] = {"test": test, "family": family, "allow_different": allow_different, "mode": _mode(option)}
+    store, mode = store_and_mode(estimate)
+    how: dict[str, Any] = {"test": test, "family": family, "allow_different": allow_different, "mode": mode}
     how |= {"samples": samples or 100_000, "seed": seed, "level": round(1 - level, 12)}
     text, data, failed = differences(
-        results, show or (), estimate=estimate, fail_if_worse=fail_if_worse, files=files, **how
+        results, show or (), estimate=store, fail_if_worse=fail_if_worse, files=files, **how
     )
     answer(text, data, as_json=as_json)
     if failed:
@@ -177,15 +174,6 @@ def _groups(option: list[str] | None) -> str | None:
     if options:
         raise typer.BadParameter(f"-O {next(iter(options))}: a board has the option groups=FILE alone")
     return None if groups is None else str(groups)
-
-
-def _mode(option: list[str] | None) -> str:
-    """How estimated intervals are computed, from -O mode=anytime."""
-    options = loading(option)
-    mode = options.pop("mode", "fixed")
-    if options:
-        raise typer.BadParameter(f"-O {next(iter(options))}: --estimate has the option mode=anytime alone")
-    return str(mode)
 
 
 def _view(show: list[str]) -> str:

@@ -23,13 +23,13 @@ from limner.cli.options import (
     chosen_options,
     installed_store,
     load,
-    loading,
     out_word,
     own_options,
     part,
     refuse_ending,
     refuse_report_ending,
     saved,
+    store_and_mode,
     word,
 )
 from limner.core.errors import UnknownName
@@ -53,7 +53,7 @@ Models = Annotated[
 ]
 Images = Annotated[
     Path | None,
-    word("Or embeddings of the images: npy, npz, safetensors, parquet.", metavar="FILE", rich_help_panel=INPUT),
+    word("Or embeddings: npy, npz, safetensors, parquet.", metavar="FILE", rich_help_panel=INPUT),
 ]
 Texts = Annotated[Path | None, word("Embeddings of the texts.", metavar="FILE", rich_help_panel=INPUT)]
 Scores = Annotated[
@@ -71,7 +71,7 @@ Beside = Annotated[
 ]
 Measures = Annotated[
     str | None,
-    word("Such as 'R@1 nDCG@5 my_module:RBP': 'limner list measures'.", metavar="LIST", rich_help_panel=HOW),
+    word("Such as 'R@1 nDCG@5 my_module:RBP'.", metavar="LIST", rich_help_panel=HOW),
 ]
 Protocols = Annotated[list[str] | None, word("See 'limner list protocols'. Repeatable.", rich_help_panel=HOW)]
 Ties = Annotated[str, word("Equal scores: expected, order or pessimistic.", metavar="HOW", rich_help_panel=HOW)]
@@ -86,7 +86,7 @@ Missing = Annotated[
 EstimateFrom = Annotated[
     str | None,
     word(
-        "Answers to 'limner annotate plan': estimates for complete judgements; -O mode=anytime for many looks.",
+        "Answers to 'limner annotate plan': estimates; -O mode=anytime for many looks.",
         metavar="STORE",
         callback=installed_store,
         rich_help_panel=HOW,
@@ -142,11 +142,11 @@ def evaluate(
       $ limner evaluate scenes --model histograms -o report.html
       $ limner evaluate captions.csv --images images.npy --texts texts.npy
       $ limner evaluate per-image:5 --images images.npy --texts texts.npy
-      $ limner evaluate flickr8k:DIR --run i2t.run --run t2i.run --missing never
-      $ limner evaluate flickr8k:DIR --model 'clip(model=A)' --model 'clip(model=B)'
+      $ limner evaluate flickr8k:DIR --run t2i.run --missing never
+      $ limner evaluate flickr8k:DIR --model clip-a/ --model clip-b/
       $ limner evaluate scenes --model histograms --correct csls -O tune=dev
-      $ limner evaluate languages:xtd10:DIR -O images=val2014 --model 'clip(model=DIR)'
-      $ limner evaluate composed:cap.rc2.val.json -O images=img_raw --model 'clip(model=DIR)'
+      $ limner evaluate languages:xtd10:DIR -O images=val2014 --model clip-a/
+      $ limner evaluate composed:cap.val.json -O images=img_raw --model clip-a/
       $ limner evaluate text-only:flickr8k:DIR -O corpus=joined --model minilm
     """
     one_system.refuse_unknown(measures)
@@ -163,7 +163,7 @@ def evaluate(
         raise typer.BadParameter("--name, --by and -o FILE.npz work with a single --model: leave them out")
     correction = {"how": correct, "bank": bank, "keep": statistics}
     own, loader = own_options(option, ("groups",))
-    store, mode = _store(estimate)
+    store, mode = store_and_mode(estimate)
     reports, parts = one_system.evaluated(
         None if task else spec,
         [replace(system, system=each) for each in models] or [system],
@@ -243,14 +243,6 @@ def _task_result(
         made = composed.composed(system, spec, own, measures=measures, name=name)
     saved([made.save(file) for file in files])
     return answer(str(made), made.describe(), as_json=as_json)
-
-
-def _store(estimate: str | None) -> tuple[str | None, str]:
-    """The store of answers, and how estimated intervals are computed: 'work.db(mode=anytime)'."""
-    if estimate is None or not estimate.endswith(")"):
-        return estimate, "fixed"
-    store, _, options = estimate.removesuffix(")").rpartition("(")
-    return store, str(loading([options]).get("mode", "fixed"))
 
 
 def _lacking(words: list[str]) -> dict[str, str]:
