@@ -30,7 +30,7 @@ from limner.core.arrays import BoolArray, FloatArray, IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.ranking import Ranking
-from limner.evaluation.estimated import Estimated
+from limner.evaluation.label_estimates import Estimated
 from limner.evaluation.measures import Measure
 from limner.stats import Estimate, chained_means, sequential, stratified
 

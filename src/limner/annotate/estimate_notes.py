@@ -10,7 +10,7 @@ from limner.annotate.reliability import JudgeQuality, judge_quality
 from limner.annotate.sample import Sample
 from limner.annotate.store.designs import LEVEL
 from limner.core.errors import count
-from limner.evaluation.estimated import Estimated
+from limner.evaluation.label_estimates import Estimated
 from limner.stats import Estimate
 
 

@@ -25,7 +25,7 @@ from limner.annotate.studies import kept_study, stored_collection
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.ranking import Ranking
-from limner.evaluation.estimated import Estimated, EstimatedDifference
+from limner.evaluation.label_estimates import Estimated, EstimatedDifference
 from limner.evaluation.measures import Measure
 from limner.evaluation.tables import json_ready
 from limner.stats import Estimate

@@ -23,7 +23,7 @@ from limner.core.cut_texts import is_cut_note
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import ProgressLike, counting
 from limner.core.registry import Registry
-from limner.evaluation.estimated import EstimatedDifference, estimated_differences
+from limner.evaluation.label_estimates import EstimatedDifference, estimated_differences
 from limner.evaluation.measures import Measure
 from limner.evaluation.results import (
     ALONE,

@@ -18,9 +18,9 @@ from limner.core.progress import ProgressLike, as_progress
 from limner.core.ranking import Ranking
 from limner.core.version import VERSION
 from limner.evaluation.composite_results import composite_results
-from limner.evaluation.estimated import described, estimated
 from limner.evaluation.folds import Folds
 from limner.evaluation.inputs import Source, directions, evaluation_inputs
+from limner.evaluation.label_estimates import described, estimated
 from limner.evaluation.measures import DEFAULT, Measure, MeasureKind, parse
 from limner.evaluation.missing_queries import unjudged_queries, without_missing
 from limner.evaluation.partial_judgements import (
@@ -37,7 +37,7 @@ from limner.evaluation.protocols import View, undefined_notes, views, with_defin
 from limner.evaluation.query_clusters import clusters_of
 from limner.evaluation.reports.report import Report
 from limner.evaluation.results import Result, without_interval
-from limner.evaluation.unjudged import MOST_CELLS, possible
+from limner.evaluation.unjudged_ranges import MOST_CELLS, possible
 from limner.scores import Scores
 from limner.scores.corrected import CorrectedScores, gather_first
 

@@ -1,7 +1,7 @@
 """Partial judgements: extra judgements for a collection, the pool they cover, and the ranks that matter.
 
 An unjudged answer is not a wrong answer. Judgements with grade 0 ("judged and not relevant") show which pairs were
-judged. If not all pairs were, measures can only be bounded; see `limner.evaluation.unjudged`.
+judged. If not all pairs were, measures can only be bounded; see `limner.evaluation.unjudged_ranges`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.core.progress import Progress, ProgressLike, Stages
-from limner.evaluation.diagnostics.excluded import excluding
+from limner.evaluation.diagnostics.excluded_candidates import excluding
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.tables import Document, Grid, TableReport, json_ready, percent
 from limner.scores import Scores

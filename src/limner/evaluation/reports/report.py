@@ -14,8 +14,8 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.core.ranking import Ranking
 from limner.core.registry import Registry
 from limner.evaluation.comparison import Comparison, compare
-from limner.evaluation.estimated import Estimated
 from limner.evaluation.hubs import Hubs
+from limner.evaluation.label_estimates import Estimated
 from limner.evaluation.measures import Measure
 from limner.evaluation.results import Evaluated, Result, written
 from limner.evaluation.tables import FORMATS, TableReport

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from limner.evaluation.comparison import Comparison, Difference, Line
-from limner.evaluation.estimated import VIEW, estimate_rows
+from limner.evaluation.label_estimates import VIEW, estimate_rows
 from limner.evaluation.measures import Measure
 from limner.evaluation.reports.report import Report
 from limner.evaluation.results import DIRECTIONS, Result, heading

@@ -16,7 +16,7 @@ from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.paths import damage_told, read_json
 from limner.core.ranking import Ranking
-from limner.evaluation.estimated import Estimated
+from limner.evaluation.label_estimates import Estimated
 from limner.evaluation.measures import Measure
 from limner.evaluation.measures.kinds import UNKNOWN
 from limner.evaluation.reports.report import Report

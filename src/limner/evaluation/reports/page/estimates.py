@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from limner.core.errors import count
-from limner.evaluation.estimated import Estimated
+from limner.evaluation.label_estimates import Estimated
 from limner.evaluation.reports.page.figures import LEFT, RIGHT, drawing, element
 from limner.evaluation.reports.page.words import direction_title, number
 from limner.evaluation.reports.report import Report

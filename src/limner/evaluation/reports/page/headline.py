@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from limner.core.errors import LimnerError, count
-from limner.evaluation.estimated import VIEW, Estimated
+from limner.evaluation.label_estimates import VIEW, Estimated
 from limner.evaluation.measures import Measure
 from limner.evaluation.reports.page.truth import Truth
 from limner.evaluation.reports.page.words import (

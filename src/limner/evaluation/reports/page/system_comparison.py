@@ -11,7 +11,7 @@ import numpy as np
 
 from limner.core.arrays import FloatArray
 from limner.evaluation.comparison import Comparison, Line, compare
-from limner.evaluation.estimated import VIEW, EstimatedDifference
+from limner.evaluation.label_estimates import VIEW, EstimatedDifference
 from limner.evaluation.reports.page.words import direction_title, plain
 from limner.evaluation.reports.report import Report
 from limner.evaluation.results import Result
