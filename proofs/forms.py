@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 from claims import Claim, log, main
 from limner.annotate.preference import add_study, comparisons, study_of_rankings
-from limner.annotate.preferred import preferences
+from limner.annotate.preference_results import preferences
 from limner.annotate.store import open_store
 from limner.annotate.store.people import add_annotator
 from limner.annotate.store.studies import add_answers

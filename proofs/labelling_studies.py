@@ -12,8 +12,8 @@ from sklearn.isotonic import IsotonicRegression
 
 from limner.annotate.allocation import cut, shares_of, spread_of, strata_for
 from limner.annotate.design import PILOT, STRATA
+from limner.annotate.estimate import Predicted
 from limner.annotate.levels import EXPECTED, LEAST, OF_DIFFERENCES, PRIOR, least_labels
-from limner.annotate.predicted import Predicted
 from limner.stats import Drawn, Estimate, chained_means, draw, sequential, stratified, sum_of_means
 
 SEARCHED = 100

@@ -29,9 +29,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import limner
 from claims import Claim, log, main
 from limner.annotate.bias import Bias, biases, by_size, diversity
+from limner.annotate.further_rounds import STRATEGIES, Candidates, candidates, in_turns, probabilities, trained_again
 from limner.annotate.pool import merged, proposed
 from limner.annotate.store.contents import Key, Proposal
-from limner.annotate.turns import STRATEGIES, Candidates, candidates, in_turns, probabilities, trained_again
 from limner.core.collection import Collection
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements

@@ -13,7 +13,7 @@ from scipy.stats import kendalltau
 from typer.testing import CliRunner
 
 import limner
-from limner.annotate.turns import STRATEGIES, candidates, choose, in_turns, probabilities, trained_again
+from limner.annotate.further_rounds import STRATEGIES, candidates, choose, in_turns, probabilities, trained_again
 from limner.cli import app
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.judgements import Judgements

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from limner.annotate.allocation import cut, shares_of, strata_for
-from limner.annotate.predicted import Predicted
+from limner.annotate.estimate import Predicted
 from limner.stats import draw, stratified
 
 

@@ -16,6 +16,7 @@ import limner
 from limner.annotate.aggregate import Label, aggregate
 from limner.annotate.answer_files import read_answers, read_judgements
 from limner.annotate.export import export, failure_labels, import_answers, judgements
+from limner.annotate.further_rounds import STRATEGIES, candidates, choose, in_turns, probabilities
 from limner.annotate.merge import merge, precision_recall
 from limner.annotate.pool import alike, fill, merged, proposed, waiting
 from limner.annotate.quality import review, review_queue, set_aside
@@ -27,7 +28,6 @@ from limner.annotate.store.exclusions import exclude
 from limner.annotate.store.people import add_annotator, annotators
 from limner.annotate.store.tasks import add_tasks, lease
 from limner.annotate.tasks import make_caption_tasks, make_tasks
-from limner.annotate.turns import STRATEGIES, candidates, choose, in_turns, probabilities
 from limner.cli import app
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids

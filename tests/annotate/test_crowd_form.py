@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import limner
-from limner.annotate.crowd import NO, YES, blocks, crowd_form, submit_block
+from limner.annotate.crowd_answers import NO, YES, blocks, crowd_form, submit_block
 from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers
 from limner.annotate.store.contents import add_collection, pairs

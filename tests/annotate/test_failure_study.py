@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import limner
 from limner.annotate.export import failure_labels
-from limner.annotate.failing import (
+from limner.annotate.failure_study import (
     FailureAnswer,
     add_failures,
     common_words,

@@ -24,7 +24,7 @@ from limner.annotate.preference import (
     study_of_systems,
     votes,
 )
-from limner.annotate.preferred import preferences, same_lists
+from limner.annotate.preference_results import preferences, same_lists
 from limner.annotate.store import open_store
 from limner.annotate.store.contents import add_collection
 from limner.annotate.store.people import add_annotator

@@ -11,8 +11,9 @@ import pytest
 import labelling
 import limner
 from limner.annotate import open_store, plan, quality
+from limner.annotate.allocation import narrow, shares_for, telling
 from limner.annotate.estimate import difference
-from limner.annotate.narrowing import narrow, shares_for, telling
+from limner.annotate.plan_inputs import kept_study, stored_collection
 from limner.annotate.results import studies
 from limner.annotate.sample import read_sample
 from limner.annotate.store import NotAllowed
@@ -21,7 +22,6 @@ from limner.annotate.store.contents import add_collection
 from limner.annotate.store.designs import designs
 from limner.annotate.store.exclusions import exclude
 from limner.annotate.store.tasks import lease
-from limner.annotate.studies import kept_study, stored_collection
 from limner.core.errors import LimnerError
 from limner.stats import draw, stratified
 

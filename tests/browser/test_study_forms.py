@@ -7,7 +7,7 @@ import os
 import pytest
 
 import websites
-from limner.annotate.failing import add_failures, failure_answers
+from limner.annotate.failure_study import add_failures, failure_answers
 from limner.annotate.form_files import read_form
 from limner.annotate.preference import Rivals, add_comparisons, votes
 from limner.annotate.store import open_store

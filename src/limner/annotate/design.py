@@ -1,7 +1,7 @@
 """Sampling designs: which pairs to label, with which probabilities, and how many labels an interval needs.
 
-A study has one direction, some systems and some measures. Its units (`limner.annotate.frames`) are divided into strata:
-top-ranked pairs are separate from deeper ones, and both are divided by the judge's scores
+A study has one direction, some systems and some measures. Its units (`limner.annotate.sampling_frames`) are divided
+into strata: top-ranked pairs are separate from deeper ones, and both are divided by the judge's scores
 (`limner.annotate.allocation.strata_for` gives the number of strata). A few strata are enough, since the estimate also
 uses the judge's scores within each stratum as far as they help, and few strata cost little if the judge is useless.
 Half of a draw is allocated by size, half by what the measures need from each stratum (Neyman allocation): at first
@@ -19,19 +19,25 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from limner.annotate import levels
-from limner.annotate.aggregate import by_majority
-from limner.annotate.allocation import Z, cut, enough, expected_half_width, shares_of, spread_of, strata_for
-from limner.annotate.frames import SamplingFrame, frame, needed, unit_of
-from limner.annotate.planned import Planned
-from limner.annotate.pool import Lists, lists_of, waiting
-from limner.annotate.scale import relevant
+from limner.annotate.allocation import (
+    Planned,
+    Z,
+    ask,
+    cut,
+    enough,
+    expected_half_width,
+    human_labels,
+    shares_of,
+    spread_of,
+    strata_for,
+    unit_values,
+)
+from limner.annotate.plan_inputs import keep_study
+from limner.annotate.pool import Lists, lists_of
+from limner.annotate.sampling_frames import SamplingFrame, frame, needed, unit_of
 from limner.annotate.store import Store
-from limner.annotate.store.answers import answers
-from limner.annotate.store.contents import Key, add_pairs
+from limner.annotate.store.contents import Key
 from limner.annotate.store.designs import LEVEL, Design, Unit, add_design, add_phase, designs, fill_units
-from limner.annotate.store.tasks import add_tasks
-from limner.annotate.studies import keep_study
-from limner.annotate.tasks import make_tasks
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
@@ -269,7 +275,7 @@ def _of_levels(
         made = _new(store, direction, LEVEL, settings, len(known.queries), levels.units_of(upper, known))
     codes = np.array([u.stratum for u in made.units])
     labelled = sorted(unit_values(store, made))
-    said = _said(store)
+    said = human_labels(store)
     found = {n: levels.before_and_after(each, made, labelled, known, said, measures) for n, each in sources.items()}
     strata = int(codes.max()) + 1
     spread = levels.spread([step for each in found.values() for step in each.values()], codes, strata)
@@ -393,21 +399,6 @@ def _wanted(study: _Study, spread: FloatArray, half: float) -> FloatArray:
     return np.minimum(np.maximum(most, study.least), size)
 
 
-def ask(store: Store, made: Design, given: Judgements, units: Sequence[int], replication: int, seed: int) -> int:
-    """Creates tasks for the drawn pairs that are not in a task yet, in the order they were drawn."""
-    pairs = list(dict.fromkeys(p for n in units for p in made.units[n].pairs(made.direction)))
-    if not pairs:
-        return 0
-    add_pairs(store, pairs)
-    open_ = set(waiting(store))
-    asked = [pair for pair in pairs if pair in open_]
-    if asked:
-        rare = 2 * len(pairs) > len(given.queries) * len(given.candidates)  # few pairs are left as known negatives
-        drafts = make_tasks(asked, given, near=pairs, negatives=0 if rare else 1, seed=seed, in_order=True)
-        add_tasks(store, drafts, replication=replication)
-    return len(asked)
-
-
 def _filled(store: Store, study: _Study, units: Sequence[int]) -> Design:
     """The design with the pairs of all drawn units; units of the last level contain the whole pool of a query."""
     made = study.design
@@ -416,19 +407,3 @@ def _filled(store: Store, study: _Study, units: Sequence[int]) -> Design:
         return made
     fill_units(store, made.id, empty)
     return next(d for d in designs(store) if d.id == made.id)
-
-
-def unit_values(store: Store, made: Design) -> dict[int, float]:
-    """Whether each fully answered unit of the draw contains a match: 1 or 0, by unit id."""
-    said = _said(store)
-    found = {}
-    for number in made.drawn:
-        pairs = made.units[number].pairs(made.direction)
-        if all(pair in said for pair in pairs):
-            found[number] = float(any(said[pair] for pair in pairs))
-    return found
-
-
-def _said(store: Store) -> dict[Key, bool]:
-    """The human label of each pair."""
-    return {(x.image, x.caption): relevant(x.grade) for x in by_majority(answers(store))}

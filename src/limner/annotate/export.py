@@ -12,7 +12,7 @@ from typing import Any
 from limner.annotate._sql import inserted, sa
 from limner.annotate.aggregate import METHODS, aggregate, majority
 from limner.annotate.answer_files import FORMS, form_of, write
-from limner.annotate.failing import failure_answers, labelled
+from limner.annotate.failure_study import failure_answers, labelled
 from limner.annotate.guideline import newest
 from limner.annotate.label_studio import IMAGE_URL, tasks, write_tasks
 from limner.annotate.merge import to_judgements
@@ -195,8 +195,8 @@ def _next_revision(last: Mapping[str, object] | None, each: Given) -> int:
 def failure_labels(store: Store, found: Iterable[Failure]) -> dict[str, frozenset[str]]:
     """Human failure classes by query, for failures whose pair has answers in the store.
 
-    If people judged the failures themselves (`limner.annotate.failing`), those classes are used. Otherwise a pair that
-    the majority grades "100% yes" is an acceptable alternative, and so is one graded "partially yes" without a reason.
+    If people judged the failures themselves (`limner.annotate.failure_study`), those classes are used. Otherwise a pair
+    that the majority grades "100% yes" is an acceptable alternative, and so is "partially yes" without a reason.
     Otherwise the classes are those of the reasons given by at least half of the people who did not say yes. Failures
     that nobody judged, or with no class, are left out. The format is that of
     `limner.explain.failure_classes.read_labels`.

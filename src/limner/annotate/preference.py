@@ -1,7 +1,7 @@
 """Preference studies: rankings with known errors, or systems, are shown side by side, and people choose one.
 
 The study of Chun et al. (2022, appendix D.1): 40 captions with five to eight matching images, five rankings of each
-with known errors, every pair of them shown side by side to eight people. `limner.annotate.preferred` counts the votes.
+with known errors, every pair of them shown side by side to eight people; `limner.annotate.preference_results` counts.
 
 The paper's counts are `limner.papers.published_tables.table("eccv-d1")`. The scores of its rows A to E are 10.66, 4.89,
 70.85, 13.15 and 0.44, which are the values of the paper's text with different labels (A 70.85, B 13.15, C 10.66, D

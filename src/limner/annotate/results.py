@@ -15,13 +15,13 @@ import numpy as np
 from limner.annotate._sql import sa
 from limner.annotate.estimate import difference, estimates
 from limner.annotate.estimate_notes import judged
+from limner.annotate.plan_inputs import kept_study, stored_collection
 from limner.annotate.reliability import people_agree
 from limner.annotate.sample import Sample, read_sample
 from limner.annotate.store import Store
 from limner.annotate.store.answers import answers, latest
 from limner.annotate.store.designs import Design, designs
 from limner.annotate.store.schema import design_phase
-from limner.annotate.studies import kept_study, stored_collection
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.ranking import Ranking

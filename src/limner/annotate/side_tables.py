@@ -20,7 +20,7 @@ from limner.annotate.scale import SCALE, Scale
 from limner.annotate.store import Store
 from limner.annotate.store.answers import Answer
 from limner.annotate.store.contents import Key, Proposal
-from limner.annotate.store.places import excluded
+from limner.annotate.store.free_tasks import excluded
 from limner.annotate.store.schema import annotator, assignment, caption
 from limner.core.judgements import Judgements
 

@@ -15,7 +15,7 @@ from limner.annotate.store.studies import StudyAnswer, study_answers, study_name
 from limner.core.errors import LimnerError
 from limner.stats import Interval, krippendorff_alpha, mean_interval
 
-ANALYSES = {"preference": "limner.annotate.preferred", "failures": "limner.annotate.failing"}
+ANALYSES = {"preference": "limner.annotate.preference_results", "failures": "limner.annotate.failure_study"}
 """`StudyForm.results` -> the module with its `study_results`."""
 
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 def remember(store: Store, held: Collection, spec: str, options: dict[str, object], split: str | None) -> None:
     """Stores the collection, its loader arguments, and its original pairs."""
+    from limner.annotate.plan_inputs import keep_original
     from limner.annotate.store.contents import add_collection
-    from limner.annotate.studies import keep_original
 
     with progress(f"reading {len(held.images):,} images") as told:
         add_collection(store, held, spec=spec, progress=told)
@@ -49,7 +49,7 @@ def further_images(store: Store, where: str, split: str, *, trust: bool) -> Judg
 def trained_again(store: Store, names: list[str], held: Collection, whole: Collection) -> dict[str, Lists]:
     """Retrained systems: on the training split and the pairs that people have accepted so far."""
     import limner
-    from limner.annotate import turns
+    from limner.annotate import further_rounds
     from limner.annotate.aggregate import by_majority
     from limner.annotate.store.answers import answers
     from limner.systems import SYSTEMS
@@ -58,7 +58,7 @@ def trained_again(store: Store, names: list[str], held: Collection, whole: Colle
     if foreign is not None or not names:
         raise typer.BadParameter(f"--retrain: {foreign or 'no system'} is not a system that limner trains by name")
     train = whole.train if "train" in whole.splits else None
-    learned = turns.trained_again(held, turns.known_from(by_majority(answers(store))), train=train)
+    learned = further_rounds.trained_again(held, further_rounds.known_from(by_majority(answers(store))), train=train)
     trained: dict[str, Lists] = {}
     with progress(f"training {len(names)} systems on {len(learned.judgements):,} pairs") as told:
         for name in names:

@@ -17,12 +17,12 @@ from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.scores import CORRECTIONS
 from limner.systems.system_spec import OpenSystem
+from limner.web.guaranteed_precision import sure_order
 from limner.web.jobs import NOTICED
 from limner.web.kept_systems import key_of
 from limner.web.library import Library
 from limner.web.loaded import Loaded
 from limner.web.search_request import SearchRequest, no_new_image
-from limner.web.sure import sure_order
 from limner.web.worded import Pieces, WordedSearch, marked, texts_of_index
 
 if TYPE_CHECKING:

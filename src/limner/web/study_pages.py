@@ -198,7 +198,7 @@ def api_study_answer(ask: Ask) -> Response:
 
 def captions_page(ask: Ask) -> Response:
     """The next image of a task with unanswered captions, or the requested one."""
-    from limner.annotate.crowd import blocks, crowd_form
+    from limner.annotate.crowd_answers import blocks, crowd_form
     from limner.annotate.scale import relevant
     from limner.annotate.store.tasks import lease
 
@@ -222,7 +222,7 @@ def captions_page(ask: Ask) -> Response:
 
 def captions_form(ask: Ask) -> Response:
     """Stores the ticks of one image; sending the same form again changes nothing."""
-    from limner.annotate.crowd import blocks, submit_block
+    from limner.annotate.crowd_answers import blocks, submit_block
     from limner.annotate.store.tasks import assignment_of
 
     me, key = ask.site.annotator(ask.visitor), answer_key(ask.field("key"))

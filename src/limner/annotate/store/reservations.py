@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from limner.annotate._sql import sa
 from limner.annotate.store import Store, alone
+from limner.annotate.store.free_tasks import FREE, RESERVED, excluded
 from limner.annotate.store.people import annotator_of
-from limner.annotate.store.places import FREE, RESERVED, excluded
 from limner.annotate.store.schema import annotator, assignment, reservation, task
 from limner.core.errors import LimnerError, UnknownId
 

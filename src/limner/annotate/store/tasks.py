@@ -10,7 +10,7 @@ from typing import Any
 from limner.annotate._sql import inserted, sa
 from limner.annotate.store import NotAllowed, Store
 from limner.annotate.store.contents import insert, pair_numbers
-from limner.annotate.store.places import FIRST, FIRST_RESERVED, FREE, excluded, taken_out
+from limner.annotate.store.free_tasks import FIRST, FIRST_RESERVED, FREE, excluded, taken_out
 from limner.annotate.store.schema import (
     GOLD,
     KINDS,

@@ -98,7 +98,7 @@ def pool(
 
 def _narrowed(store: Store, held: Collection, systems: Mapping[str, Lists], number: int) -> dict[str, object]:
     """The result of a further draw of a plan, as plain values."""
-    from limner.annotate.narrowing import narrow
+    from limner.annotate.allocation import narrow
 
     with progress("drawing the labels that narrow the comparison most") as told:
         drawn = narrow(store, held, systems, number, progress=told)
@@ -132,9 +132,9 @@ def _further(
 ) -> dict[str, int]:
     """The result of a further round; with `learned`, the systems trained on the answers, these propose the pairs."""
     from limner.annotate.aggregate import by_majority
+    from limner.annotate.further_rounds import candidates, choose, known_from
     from limner.annotate.store.answers import answers
     from limner.annotate.store.contents import add_pairs, pairs
-    from limner.annotate.turns import candidates, choose, known_from
 
     turn = 1 + max((p.turn for p in pairs(store)), default=0)
     asked = {(p.image, p.caption) for p in pairs(store) if p.origin == "pool"}
@@ -204,10 +204,10 @@ def tasks(
       $ limner annotate tasks work.db --direction t2i --reasons off
       $ limner annotate tasks work.db --form captions --controls dev --replication 3
     """
+    from limner.annotate.plan_inputs import original
     from limner.annotate.pool import waiting
     from limner.annotate.store.contents import pairs, proposals
     from limner.annotate.store.tasks import add_tasks
-    from limner.annotate.studies import original
     from limner.annotate.tasks import make_caption_tasks, make_tasks
 
     how = _of_form(

@@ -180,8 +180,8 @@ def merge(
     from limner.annotate.answer_files import read_judgements
     from limner.annotate.merge import merge as join
     from limner.annotate.merge import taken_out
+    from limner.annotate.plan_inputs import original
     from limner.annotate.store.answers import answers
-    from limner.annotate.studies import original
 
     if method not in METHODS:
         raise UnknownName("way to aggregate", method, METHODS)

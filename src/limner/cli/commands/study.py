@@ -152,7 +152,7 @@ def _sample(form: StudyForm, how: Sampling, items: Path | None) -> tuple[dict[st
         text = f"{count(len(made.queries), 'query', 'queries')}: "
         return facts, text, lambda db: add_preference(db, made, name=how.name, people=how.people, seed=how.seed)
     if form.results == "failures":
-        from limner.annotate.failing import add_failures
+        from limner.annotate.failure_study import add_failures
 
         chosen, facts, text = _failures(how)
         return facts, text, lambda db: add_failures(db, chosen, study=how.name, people=how.people)
@@ -187,7 +187,7 @@ def _preference(how: Sampling) -> PreferenceStudy:
 
 def _failures(how: Sampling) -> tuple[list[Any], dict[str, Any], str]:
     """The drawn failures of a system, and how many there are."""
-    from limner.annotate.failing import with_keywords
+    from limner.annotate.failure_study import with_keywords
     from limner.explain.failures import failures
     from limner.scores import Scores
 

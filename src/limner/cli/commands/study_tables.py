@@ -80,11 +80,11 @@ def tables(
     """
     from limner.annotate import side_tables as made
     from limner.annotate.answer_files import read_judgements
+    from limner.annotate.plan_inputs import original
     from limner.annotate.scale import SCALE
     from limner.annotate.store.answers import answers
     from limner.annotate.store.contents import proposals
     from limner.annotate.store.scales import scale_of
-    from limner.annotate.studies import original
 
     others = [read_judgements(file) for file in further or []]
     with opened(store) as db, progress("counting the answers"):
