@@ -140,7 +140,7 @@ def project(tmp_path, monkeypatch):
 
 def test_saved_claims_come_out_on_the_page(project, monkeypatch, capsys):
     script = project / "proofs" / "human_agreement.py"
-    monkeypatch.setattr("sys.argv", [str(script), "-o"])
+    monkeypatch.setattr("sys.argv", [str(script), "--save"])
     found = [
         Claim("kappa", 0.5, 0.6, goal="within 0.01", note="another | tokeniser"),
         Claim("pairs", 5822, 5822, goal="== 1"),
@@ -173,7 +173,7 @@ CARD = INTEL | {"card": "NVIDIA H200", "torch": "2.11.0"}
 
 def saved(project, monkeypatch, machine, found, *arguments):
     """Saves claims as if they were measured on a machine."""
-    monkeypatch.setattr("sys.argv", [str(project / "proofs" / "losses.py"), "-o", *arguments])
+    monkeypatch.setattr("sys.argv", [str(project / "proofs" / "losses.py"), "--save", *arguments])
     monkeypatch.setattr(hardware, "machine", lambda card=None: machine if card is None else CARD)
     claims.main(lambda options: found, "Losses.", configure=lambda parser: parser.add_argument("--device"))
     return json.loads(max((project / "proofs" / "results").glob("*"), key=lambda p: p.stat().st_mtime_ns).read_text())
@@ -209,7 +209,7 @@ def test_machines_of_several_kinds_stand_side_by_side(project, monkeypatch, caps
 
 
 def test_work_of_another_size_has_a_file_of_its_own(project, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", [str(project / "proofs" / "losses.py"), "-o"])
+    monkeypatch.setattr("sys.argv", [str(project / "proofs" / "losses.py"), "--save"])
     monkeypatch.setattr(hardware, "machine", lambda card=None: ARM)
 
     def run(options, size):
@@ -220,7 +220,7 @@ def test_work_of_another_size_has_a_file_of_its_own(project, monkeypatch, capsys
         claims.main(partial(run, size=size), "Losses.")
     names = sorted(p.name for p in (project / "proofs" / "results").iterdir())
     assert names == ["losses.1000-images.aarch64.json", "losses.aarch64.json"]
-    monkeypatch.setattr("sys.argv", [str(project / "proofs" / "losses.py"), "-o", "--part", "few"])
+    monkeypatch.setattr("sys.argv", [str(project / "proofs" / "losses.py"), "--save", "--part", "few"])
     claims.main(lambda options: [Claim("loss, few", 1, goal="== 1")], "Losses.")
     assert (project / "proofs" / "results" / "losses.few.aarch64.json").exists()
     claims.main(partial(run, size="1000-images"), "Losses.")
@@ -231,7 +231,7 @@ def test_work_of_another_size_has_a_file_of_its_own(project, monkeypatch, capsys
 
 
 def test_a_name_of_a_part_that_cannot_be_in_a_file_name_is_refused(project, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", [str(project / "proofs" / "losses.py"), "-o", "--part", "few/more"])
+    monkeypatch.setattr("sys.argv", [str(project / "proofs" / "losses.py"), "--save", "--part", "few/more"])
     with pytest.raises(SystemExit):
         claims.main(lambda options: [Claim("loss", 1, goal="== 1")], "Losses.")
     assert "--part 'few/more': expected letters" in capsys.readouterr().err
@@ -281,7 +281,7 @@ def test_no_saved_proof_is_from_code_that_was_not_committed():
 
 @pytest.mark.parametrize(("commit", "said"), [("0123456789+", "differ from commit 0123456789"), ("unknown", "history")])
 def test_nothing_is_saved_from_code_that_is_not_committed(project, monkeypatch, commit, said):
-    monkeypatch.setattr("sys.argv", [str(project / "proofs" / "x.py"), "-o"])
+    monkeypatch.setattr("sys.argv", [str(project / "proofs" / "x.py"), "--save"])
     monkeypatch.setattr(hardware, "commit", lambda root: commit)
     with pytest.raises(SystemExit, match=said):
         claims.main(lambda options: pytest.fail("the work was begun"), None)
@@ -357,8 +357,8 @@ def test_parts_that_run_one_by_one_are_joined(project, monkeypatch, capsys):
     monkeypatch.setattr(hardware, "commit", lambda root: "0123456789")
     script = project / "benchmarks" / "match.py"
     for found, words in (
-        ([Claim("a", 1, goal="== 1"), Claim("b", 1, goal="== 1")], ["-o"]),
-        ([Claim("b", 2, goal="== 1"), Claim("c", 3, goal="== 3")], ["-o", "--add"]),
+        ([Claim("a", 1, goal="== 1"), Claim("b", 1, goal="== 1")], ["--save"]),
+        ([Claim("b", 2, goal="== 1"), Claim("c", 3, goal="== 3")], ["--save", "--add"]),
     ):
         monkeypatch.setattr("sys.argv", [str(script), *words])
         claims.main(lambda options, found=found: found, "About.")

@@ -35,17 +35,17 @@ def test_spectra_and_solutions_are_those_of_the_cpu_and_none_is_left_to_it(bench
         pair = kcca.KernelPair(*map(kcca.spectrum, kernels))
         return pair, pair.solve(0.5)
 
-    plain, solution = solved()
+    cpu_pair, cpu_solution = solved()
     bench.on_gpu("cpu")
 
     def refused(*_):
         raise AssertionError("the CPU decomposes")
 
     monkeypatch.setattr(np.linalg, "eigh", refused)
-    solution, theirs = solved()
-    assert solution.x.values == pytest.approx(plain.x.values)
-    assert theirs.correlations == pytest.approx(solution.correlations, abs=1e-6)
-    assert np.abs(theirs.x[:, 0]) == pytest.approx(np.abs(solution.x[:, 0]), abs=1e-6)
+    pair, solution = solved()
+    assert pair.x.values == pytest.approx(cpu_pair.x.values)
+    assert solution.correlations == pytest.approx(cpu_solution.correlations, abs=1e-6)
+    assert np.abs(solution.x[:, 0]) == pytest.approx(np.abs(cpu_solution.x[:, 0]), abs=1e-6)
 
 
 @pytest.mark.parametrize(("rank", "used"), [(None, None), (9, 9), (10, None), (1000, None)])

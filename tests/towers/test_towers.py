@@ -12,6 +12,7 @@ from tower_toys import DEVICE, OPTIONS, world
 import limner
 from limner import Collection, Embeddings, Items, Judgements, systems
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
+from limner.core.progress import Progress
 
 torch = pytest.importorskip("torch", reason="training needs torch")
 torch.set_num_threads(1)
@@ -385,15 +386,18 @@ def test_without_torch_the_extra_is_named(monkeypatch):
 
 def test_progress_has_the_loss_and_the_dev_values(toy_world):
     collection, features = toy_world
-    calls, noted = [], []
+    calls, notes = [], []
 
-    def progress(done, total):
-        calls.append((done, total))
+    class Recorder(Progress):
+        def __call__(self, done, total):
+            calls.append((done, total))
 
-    progress.note = noted.append
-    limner.train(collection, "towers", features=features, epochs=2, progress=progress, **OPTIONS)
+        def note(self, text):
+            notes.append(text)
+
+    limner.train(collection, "towers", features=features, epochs=2, progress=Recorder(), **OPTIONS)
     assert calls[-1] == (6, 6)
-    assert noted[-1].startswith("epoch 2/2 loss ") and "dev rsum " in noted[-1] and "i2t R@1 " in noted[-1]
+    assert notes[-1].startswith("epoch 2/2 loss ") and "dev rsum " in notes[-1] and "i2t R@1 " in notes[-1]
 
 
 def test_packing_reads_words_in_the_order_of_steps():

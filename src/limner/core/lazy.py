@@ -14,7 +14,7 @@ def submodules(package: str) -> Callable[[str], object]:
     Args:
         package: Name of the package.
 
-    >>> submodules("limner.language")("overlap").__name__
+    >>> submodules("limner.language")("word_overlap").__name__
     'limner.language.word_overlap'
     """
 
