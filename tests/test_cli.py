@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 import limner
 from limner.cli import app, console
 from limner.cli.commands import evaluate
-from limner.cli.commands.compare import differences
+from limner.cli.commands.compare.differences import placements
 from limner.cli.errors import STATUSES, Status
 from limner.cli.options import loading
 from limner.core.errors import UnknownName
@@ -325,7 +325,7 @@ def test_the_mean_of_both_directions_is_placed_too(here):
     measure = limner.Measure.parse("mAP@R")
     halves = [Result("eccv", d, measure, queries, np.full(2, v)) for d, v in (("i2t", 0.3), ("t2i", 0.5))]
     rsum = Result("coco-1k", "both", limner.Measure.parse("rsum"), queries, np.full(2, 500.0))
-    placed = differences.placements(limner.Report("ours", "coco", (*halves, rsum)))
+    placed = placements(limner.Report("ours", "coco", (*halves, rsum)))
     assert {(p.measure, p.direction): round(p.value, 6) for p in placed} == {
         ("eccv mAP@R", "i2t"): 30, ("eccv mAP@R", "t2i"): 50, ("eccv mAP@R", "mean"): 40, ("coco-1k rsum", "mean"): 500,
     }  # fmt: skip
