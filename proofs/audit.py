@@ -93,37 +93,37 @@ def worded(clean: limner.Collection, rng: np.random.Generator, foreign: list[str
     texts, ids = list(clean.texts.values), clean.texts.ids
     owner = {int(c): int(r) for r, c in zip(clean.judgements.rows, clean.judgements.columns, strict=True)}
     k = max(4, round(RATE * len(texts) / 5))
-    empty, named, other, again, first = np.split(rng.permutation(len(texts))[: 5 * k], 5)
+    empty, named, foreign_rows, repeated, first = np.split(rng.permutation(len(texts))[: 5 * k], 5)
     for row in empty:
         texts[row] = str(rng.choice(["", " ", "...", "-"]))
     for row in named:
         texts[row] = f"{texts[row]} {Path(clean.images.ids[owner[int(row)]]).stem}"
-    for at, row in enumerate(other):
+    for at, row in enumerate(foreign_rows):
         texts[row] = foreign[at % len(foreign)] + ("" if at < len(foreign) else f" {at}")
-    for source, row in zip(first, again, strict=True):
+    for source, row in zip(first, repeated, strict=True):
         texts[row] = str(texts[source]).upper()
     truth |= {
         "empty-caption": {frozenset([ids[int(r)]]) for r in empty},
         "self-match": {frozenset([ids[int(r)]]) for r in named},
-        "other-language": {frozenset([ids[int(r)]]) for r in other},
+        "other-language": {frozenset([ids[int(r)]]) for r in foreign_rows},
         "repeated-caption": {
             frozenset([ids[int(a)], ids[int(b)]])
-            for a, b in zip(first, again, strict=True)
+            for a, b in zip(first, repeated, strict=True)
             if owner[int(a)] != owner[int(b)]
         },
     }
     return limner.Items(ids, texts, kind="text")
 
 
-def scored(name: str, made: Planted) -> Iterator[Claim]:
+def scored(name: str, planted: Planted) -> Iterator[Claim]:
     """Precision and recall of each kind."""
-    found = audit(made.collection)
-    said = {t: " ".join("".join(c if c.isalnum() else " " for c in v.casefold()).split())
-            for t, v in zip(made.collection.texts.ids, made.collection.texts.values, strict=True)}  # fmt: skip
-    for kind, truth in made.truth.items():
-        sets = [frozenset(finding.items) for finding in found.of(kind)]
+    report = audit(planted.collection)
+    plain_texts = {t: " ".join("".join(c if c.isalnum() else " " for c in v.casefold()).split())
+            for t, v in zip(planted.collection.texts.ids, planted.collection.texts.values, strict=True)}  # fmt: skip
+    for kind, truth in planted.truth.items():
+        sets = [frozenset(defect.items) for defect in report.of(kind)]
         if kind == "repeated-caption":  # a finding is a group of equal captions, which may hold several planted pairs
-            right = [len({said[item] for item in each}) == 1 for each in sets]
+            right = [len({plain_texts[item] for item in each}) == 1 for each in sets]
             hit = sum(any(pair <= each for each in sets) for pair in truth)
         else:
             right, hit = [each in truth for each in sets], len(truth & set(sets))
@@ -133,11 +133,11 @@ def scored(name: str, made: Planted) -> Iterator[Claim]:
 
 
 def clean_copy(name: str, clean: limner.Collection) -> Claim:
-    found = audit(clean)
-    wrong = [finding for finding in found.findings if finding.kind in JUDGED]
-    for finding in wrong:
-        log(f"{name}, clean: {finding}")
-    real = {kind: len(found.of(kind)) for kind in ("repeated-caption", "caption-twice")}
+    report = audit(clean)
+    wrong = [finding for finding in report.findings if finding.kind in JUDGED]
+    for defect in wrong:
+        log(f"{name}, clean: {defect}")
+    real = {kind: len(report.of(kind)) for kind in ("repeated-caption", "caption-twice")}
     note = f"{real['repeated-caption']} repeated captions and {real['caption-twice']} captions twice are in the data"
     return Claim(f"{name}, clean copy: findings of {len(JUDGED)} other kinds", len(wrong), goal="== 0", note=note)
 
@@ -147,11 +147,11 @@ def clean_copy(name: str, clean: limner.Collection) -> Claim:
 
 def relabelled(clean: limner.Collection, moved: np.ndarray) -> limner.Collection:
     """The collection in which image i has the captions of image moved[i]."""
-    own: dict[int, list[int]] = {}
+    columns_of_image: dict[int, list[int]] = {}
     for row, column in zip(clean.judgements.rows, clean.judgements.columns, strict=True):
-        own.setdefault(int(row), []).append(int(column))
+        columns_of_image.setdefault(int(row), []).append(int(column))
     ids, texts = clean.images.ids, clean.texts.ids
-    pairs = [(ids[i], texts[c]) for i, j in enumerate(moved) for c in own.get(int(j), [])]
+    pairs = [(ids[i], texts[c]) for i, j in enumerate(moved) for c in columns_of_image.get(int(j), [])]
     images = limner.Items(ids, [None] * len(ids))
     return limner.Collection(clean.name, images, clean.texts, limner.Judgements.from_pairs(pairs))
 
@@ -169,9 +169,9 @@ def labels(name: str, clean: limner.Collection, scores: np.ndarray) -> Iterator[
     for start in range(10, n - 20, max(40, n // 8)):
         moved[start : start + 12] = np.roll(moved[start : start + 12], 1)
         bad |= set(range(start + 1, start + 12))  # the first of a run got the captions of the last, which is no shift
-    found = called(relabelled(clean, moved), scores)["shifted-labels"]
-    hit, right = len(found & bad), len(found & set(np.flatnonzero(moved != np.arange(n)).tolist()))
-    yield Claim(f"{name}, shifted-labels: precision", right / max(len(found), 1), goal=">= 0.95")
+    labels_shifted = called(relabelled(clean, moved), scores)["shifted-labels"]
+    hit, right = len(labels_shifted & bad), len(labels_shifted & set(np.flatnonzero(moved != np.arange(n)).tolist()))
+    yield Claim(f"{name}, shifted-labels: precision", right / max(len(labels_shifted), 1), goal=">= 0.95")
     yield Claim(f"{name}, shifted-labels: recall of {len(bad)}", hit / len(bad), goal=">= 0.95")
     every = called(relabelled(clean, np.arange(n)), scores)
     for kind in LABELS:
@@ -192,52 +192,54 @@ def shuffled_labels(clean: limner.Collection, rate: float, seed: int) -> tuple[l
 
 def permuted_labels(name: str, clean: limner.Collection, scores: np.ndarray, rate: float) -> Iterator[Claim]:
     """All captions of some images permuted among them, in several draws."""
-    n, found, true = len(clean.images), [], 0
+    n, hits, true = len(clean.images), [], 0
     for seed in range(PLANTINGS):
-        made, bad = shuffled_labels(clean, rate, seed)
-        true += len(still_true(clean, made, bad))
-        bounds = attainable(made, scores, bad)
-        every = called(made, scores)
-        found.append((*ratios(every["permuted-labels"] | every["wrong-labels"], bad), *bounds.values()))
-    precision, recall, *limits = np.mean(found, axis=0)
+        permuted, bad = shuffled_labels(clean, rate, seed)
+        true += len(still_true(clean, permuted, bad))
+        bounds = attainable(permuted, scores, bad)
+        every = called(permuted, scores)
+        hits.append((*ratios(every["permuted-labels"] | every["wrong-labels"], bad), *bounds.values()))
+    precision, recall, *limits = np.mean(hits, axis=0)
     title = f"{name}, permuted-labels, {100 * rate:.0f}% of {n}"
     note = f"mean of {PLANTINGS} draws; {true} of the planted labels are true of their image" if true else ""
     yield Claim(f"{title}: precision", precision, goal=">= 0.95", note=note)
     yield Claim(f"{title}: recall", recall, goal=">= 0.95")
-    for what, limit in zip(bounds, limits, strict=True):
-        yield Claim(f"{title}: lower of precision and recall, beside {what}", min(precision, recall), limit,
+    for bound_name, limit in zip(bounds, limits, strict=True):
+        yield Claim(f"{title}: lower of precision and recall, beside {bound_name}", min(precision, recall), limit,
                     goal=">= 0.95", source="limner")  # fmt: skip
 
 
 def outside(clean: limner.Collection, scores: np.ndarray, seed: int) -> tuple[limner.Collection, np.ndarray, set[int]]:
     """A collection in which a twentieth of the images have captions of images left out, its scores, and their rows."""
-    n, own = len(clean.images), columns_of(clean)
+    n, own_columns = len(clean.images), columns_of(clean)
     some = np.random.default_rng(seed).choice(n, 2 * max(10, round(0.05 * n)), replace=False)
     gone, bad = np.split(some, 2)
     source = dict(zip(bad.tolist(), gone.tolist(), strict=True))
     rows = np.setdiff1d(np.arange(n), gone)
-    columns = [own[source.get(int(row), int(row))] for row in rows]
+    columns = [own_columns[source.get(int(row), int(row))] for row in rows]
     ids, texts = clean.images.ids, clean.texts.ids
     flat = [c for each in columns for c in each]
     pairs = [(ids[row], texts[c]) for row, each in zip(rows, columns, strict=True) for c in each]
-    kept = limner.Items([ids[row] for row in rows], [None] * len(rows))
-    said = limner.Items([texts[c] for c in flat], [clean.texts.values[c] for c in flat], kind="text")
-    made = limner.Collection(clean.name, kept, said, limner.Judgements.from_pairs(pairs))
-    return made, scores[np.ix_(rows, flat)], set(np.flatnonzero(np.isin(rows, bad)).tolist())
+    images = limner.Items([ids[row] for row in rows], [None] * len(rows))
+    captions = limner.Items([texts[c] for c in flat], [clean.texts.values[c] for c in flat], kind="text")
+    collection = limner.Collection(clean.name, images, captions, limner.Judgements.from_pairs(pairs))
+    return collection, scores[np.ix_(rows, flat)], set(np.flatnonzero(np.isin(rows, bad)).tolist())
 
 
 def foreign_labels(name: str, clean: limner.Collection, scores: np.ndarray, better: str = "") -> Iterator[Claim]:
     """A twentieth of the images have captions of images that are not in the collection."""
-    found = []
+    rows_found = []
     for seed in range(PLANTINGS):
-        made, part, bad = outside(clean, scores, seed)
-        every = called(made, part)
-        bounds = attainable(made, part, bad, foreign=True)
-        found.append((*ratios(every["wrong-labels"] | every["permuted-labels"], bad), *bounds.values()))
-    precision, recall, *limits = np.mean(found, axis=0)
-    title = f"{name}, wrong-labels, captions of images outside, 5% of {len(made.images)}{better}"
-    told = "; ".join(f"{what} has {limit:.2f} of both" for what, limit in zip(bounds, limits, strict=True))
-    note = f"mean of {PLANTINGS} draws; {told}"
+        without_some, part, bad = outside(clean, scores, seed)
+        every = called(without_some, part)
+        bounds = attainable(without_some, part, bad, foreign=True)
+        rows_found.append((*ratios(every["wrong-labels"] | every["permuted-labels"], bad), *bounds.values()))
+    precision, recall, *limits = np.mean(rows_found, axis=0)
+    title = f"{name}, wrong-labels, captions of images outside, 5% of {len(without_some.images)}{better}"
+    limits_text = "; ".join(
+        f"{bound_name} has {limit:.2f} of both" for bound_name, limit in zip(bounds, limits, strict=True)
+    )
+    note = f"mean of {PLANTINGS} draws; {limits_text}"
     yield Claim(f"{title}: precision", precision, goal=">= 0.95", note=note)
     yield Claim(f"{title}: recall", recall, goal=">= 0.95", note=note)
     if not better:
@@ -256,9 +258,9 @@ def better_scores(clean: limner.Collection, scores: np.ndarray) -> Iterator[Clai
     match = np.zeros(scores.shape)
     match[true.rows, true.columns] = true.grades > 0
     spread = (scores - scores.mean(axis=0)).std()
-    for more in (0.5, 1, 2):
-        raised = scores + more * spread * match
-        yield from foreign_labels("scenes", clean, raised, f", matches {more:g} SD higher")
+    for factor in (0.5, 1, 2):
+        raised = scores + factor * spread * match
+        yield from foreign_labels("scenes", clean, raised, f", matches {factor:g} SD higher")
 
 
 FAR = 0.05
@@ -270,39 +272,39 @@ def own_labels(name: str, clean: limner.Collection, scores: np.ndarray) -> Itera
 
     In the clean copy, some photographs are far from their own caption. Precision is given without them.
     """
-    n, own, found = len(scores), np.diag(scores), []
-    nearer = [(scores > own[:, None]).mean(axis=1), (scores > own[None, :]).mean(axis=0)]
+    n, diagonal, totals = len(scores), np.diag(scores), []
+    nearer = [(scores > diagonal[:, None]).mean(axis=1), (scores > diagonal[None, :]).mean(axis=0)]
     far = set(np.flatnonzero((nearer[0] >= FAR) & (nearer[1] >= FAR)).tolist())
     for seed in range(PLANTINGS):
-        made, bad = shuffled_labels(clean, 0.05, seed)
-        every = called(made, scores)
+        permuted, bad = shuffled_labels(clean, 0.05, seed)
+        every = called(permuted, scores)
         called_bad = every["permuted-labels"] | every["wrong-labels"]
         wrong = called_bad - bad
-        found.append((len(wrong), len(wrong & far), ratios(called_bad - (far - bad), bad)[0]))
-    many, these, precision = np.sum(found, axis=0)
-    note = f"{these:.0f} of {many:.0f} right labels called permuted or wrong are of these {len(far)}"
+        totals.append((len(wrong), len(wrong & far), ratios(called_bad - (far - bad), bad)[0]))
+    n_reported, these, precision = np.sum(totals, axis=0)
+    note = f"{these:.0f} of {n_reported:.0f} right labels called permuted or wrong are of these {len(far)}"
     title = f"{name}, permuted-labels, 5% of {n}: precision without the {len(far)} photographs that are far from their"
     yield Claim(f"{title} own caption", precision / PLANTINGS, goal=">= 0.95", note=note)
 
 
-def ratios(found: set[int], bad: set[int]) -> tuple[float, float]:
+def ratios(reported: set[int], bad: set[int]) -> tuple[float, float]:
     """Precision and recall."""
-    return len(found & bad) / max(len(found), 1), len(found & bad) / len(bad)
+    return len(reported & bad) / max(len(reported), 1), len(reported & bad) / len(bad)
 
 
-def still_true(clean: limner.Collection, made: limner.Collection, bad: set[int]) -> set[int]:
+def still_true(clean: limner.Collection, relabelled_one: limner.Collection, bad: set[int]) -> set[int]:
     """Images all of whose planted captions are true of them, where the complete truth is known."""
     if "complete" not in clean.extra:
         return set()
-    truth, own = clean.extra["complete"], columns_of(made)
-    images, texts = made.images.ids, made.texts.ids
-    return {row for row in bad if all((truth.grade(images[row], texts[c]) or 0) > 0 for c in own[row])}
+    truth, own_columns = clean.extra["complete"], columns_of(relabelled_one)
+    images, texts = relabelled_one.images.ids, relabelled_one.texts.ids
+    return {row for row in bad if all((truth.grade(images[row], texts[c]) or 0) > 0 for c in own_columns[row])}
 
 
 def called(bad: limner.Collection, scores: np.ndarray) -> dict[str, set[int]]:
     """The rows of the images with each kind of finding about labels."""
-    found, row = audit(bad, look=False, scores=scores), {image: n for n, image in enumerate(bad.images.ids)}
-    return {kind: {row[item] for finding in found.of(kind) for item in finding.items} for kind in LABELS}
+    report, row = audit(bad, look=False, scores=scores), {image: n for n, image in enumerate(bad.images.ids)}
+    return {kind: {row[item] for defect in report.of(kind) for item in defect.items} for kind in LABELS}
 
 
 # --- negatives --------------------------------------------------------------------------------------------------
@@ -314,9 +316,9 @@ DRAWN = 400
 def shuffled(words: list[str], rng: np.random.Generator) -> str:
     """The words in another order; a caption of one word stays."""
     while True:
-        said = rng.permutation(words).tolist()
-        if said != words or len(set(words)) == 1:
-            return " ".join(said)
+        shuffled_words = rng.permutation(words).tolist()
+        if shuffled_words != words or len(set(words)) == 1:
+            return " ".join(shuffled_words)
 
 
 def with_negatives(clean: limner.Collection, items: list[int], bad: set[int], seed: int = 2) -> limner.Collection:
@@ -329,38 +331,38 @@ def with_negatives(clean: limner.Collection, items: list[int], bad: set[int], se
         seed: Seed of the draws.
     """
     rng, values, images = np.random.default_rng(seed), list(map(str, clean.texts.values)), clean.images.ids
-    own: dict[int, list[int]] = {}
+    columns_of_image: dict[int, list[int]] = {}
     for row, column in zip(clean.judgements.rows, clean.judgements.columns, strict=True):
-        own.setdefault(int(row), []).append(int(column))
-    owner = {column: row for row, columns in own.items() for column in columns}
-    pool = np.array([column for row in items for column in own[row]])
+        columns_of_image.setdefault(int(row), []).append(int(column))
+    owner = {column: row for row, columns in columns_of_image.items() for column in columns}
+    pool = np.array([column for row in items for column in columns_of_image[row]])
     bags = {int(column): set(values[column].lower().split()) for column in pool}
     texts, ids, pairs = list(values), list(clean.texts.ids), list(clean.judgements)
     for row in items:
-        said = values[own[row][0]]
+        caption = values[columns_of_image[row][0]]
         if row in bad:
-            foil = shuffled(said.rstrip(". ").split(), rng)
+            foil = shuffled(caption.rstrip(". ").split(), rng)
         else:
-            others = [int(c) for c in rng.choice(pool, DRAWN, replace=False) if owner[int(c)] != row]
-            mine = bags[own[row][0]]
-            foil = values[max(others, key=lambda c: len(bags[c] & mine) / len(bags[c] | mine))]
+            drawn = [int(c) for c in rng.choice(pool, DRAWN, replace=False) if owner[int(c)] != row]
+            own_words = bags[columns_of_image[row][0]]
+            foil = values[max(drawn, key=lambda c: len(bags[c] & own_words) / len(bags[c] | own_words))]
         texts.append(foil)
         ids.append(f"negative-{row}")
         pairs.append((images[row], ids[-1], 0.0))
     judged = limner.Judgements.from_pairs(pairs, queries=images, candidates=ids)
-    seen = limner.Items(images, [None] * len(images))
-    return limner.Collection(clean.name, seen, limner.Items(ids, texts, kind="text"), judged)
+    image_items = limner.Items(images, [None] * len(images))
+    return limner.Collection(clean.name, image_items, limner.Items(ids, texts, kind="text"), judged)
 
 
 def blind(name: str, clean: limner.Collection, items: list[int]) -> Iterator[Claim]:
     """Negatives that need no image, planted at two rates."""
     for rate in (0.05, 0.2):
         some = np.random.default_rng(3).choice(items, round(rate * len(items)), replace=False)
-        made = with_negatives(clean, items, bad := set(map(int, some)))
-        found = {made.images.ids.index(f.items[0]) for f in audit(made, look=False).of("solvable-blind")}
-        hit, kind = len(found & bad), f"solvable-blind, {100 * rate:.0f}% of {len(items)}"
-        log(f"{name}, {kind}: planted {len(bad)}, found {len(found)}, right {hit}")
-        yield Claim(f"{name}, {kind}: precision", hit / len(found) if found else 0.0, goal=">= 0.95")
+        with_foils = with_negatives(clean, items, bad := set(map(int, some)))
+        reported = {with_foils.images.ids.index(f.items[0]) for f in audit(with_foils, look=False).of("solvable-blind")}
+        hit, kind = len(reported & bad), f"solvable-blind, {100 * rate:.0f}% of {len(items)}"
+        log(f"{name}, {kind}: planted {len(bad)}, found {len(reported)}, right {hit}")
+        yield Claim(f"{name}, {kind}: precision", hit / len(reported) if reported else 0.0, goal=">= 0.95")
         yield Claim(f"{name}, {kind}: recall of {len(bad)}", hit / len(bad), goal=">= 0.95")
     none = audit(with_negatives(clean, items, set()), look=False).of("solvable-blind")
     yield Claim(f"{name}, clean copy: items called solvable blind", len(none), goal="== 0")
@@ -368,11 +370,11 @@ def blind(name: str, clean: limner.Collection, items: list[int]) -> Iterator[Cla
 
 def joined(clean: limner.Collection) -> limner.Collection:
     """The collection with one text for each image: its captions."""
-    said = [" ".join(str(clean.texts.values[c]) for c in columns) for columns in columns_of(clean)]
+    joined_captions = [" ".join(str(clean.texts.values[c]) for c in columns) for columns in columns_of(clean)]
     ids = [f"captions of {image}" for image in clean.images.ids]
     pairs = limner.Judgements.from_pairs(zip(clean.images.ids, ids, strict=True))
     images = limner.Items(clean.images.ids, [None] * len(ids))
-    return limner.Collection(clean.name, images, limner.Items(ids, said, kind="text"), pairs)
+    return limner.Collection(clean.name, images, limner.Items(ids, joined_captions, kind="text"), pairs)
 
 
 def ridge_scores(train: limner.Collection, part: limner.Collection, data: Path) -> np.ndarray:
@@ -383,27 +385,30 @@ def ridge_scores(train: limner.Collection, part: limner.Collection, data: Path) 
     from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
     names = (data / "features" / "image_names.txt").read_text().split()
-    held = np.load(data / "features" / "efficientnet_lite0_pool1280_fp16.npy").astype(np.float32)
+    features = np.load(data / "features" / "efficientnet_lite0_pool1280_fp16.npy").astype(np.float32)
     at = {name: row for row, name in enumerate(names)}
-    rows = [held[[at[image] for image in side.images.ids]] for side in (train, part)]
+    rows = [features[[at[image] for image in side.images.ids]] for side in (train, part)]
     linear = [unit(each - rows[0].mean(axis=0)) for each in rows]
     words = CountVectorizer(binary=True, min_df=3)
-    own, counted = columns_of(train), words.fit_transform(train.texts.values)
-    target = np.repeat(linear[0], list(map(len, own)), axis=0)
-    counted = counted[[column for columns in own for column in columns]]
+    train_columns, counted = columns_of(train), words.fit_transform(train.texts.values)
+    target = np.repeat(linear[0], list(map(len, train_columns)), axis=0)
+    counted = counted[[column for columns in train_columns for column in columns]]
     gram = (counted.T @ counted).toarray() + 30 * np.eye(counted.shape[1])
     imagined = unit(words.transform(part.texts.values) @ np.linalg.solve(gram, counted.T @ target))
     by_words = linear[1] @ unit(np.stack([imagined[columns].mean(axis=0) for columns in columns_of(part)])).T
     roots = [np.sqrt(np.maximum(each, 0)) for each in rows]
     roots = [unit(each - roots[0].mean(axis=0)) for each in roots]
     bag = TfidfVectorizer(sublinear_tf=True, min_df=3, stop_words="english")
-    said = [bag.fit_transform(joined(train).texts.values).toarray(), bag.transform(joined(part).texts.values).toarray()]
-    said = [each - said[0].mean(axis=0) for each in said]
+    word_vectors = [
+        bag.fit_transform(joined(train).texts.values).toarray(),
+        bag.transform(joined(part).texts.values).toarray(),
+    ]
+    word_vectors = [each - word_vectors[0].mean(axis=0) for each in word_vectors]
     described = roots[1] @ np.linalg.solve(
-        roots[0].T @ roots[0] + 10 * np.eye(roots[0].shape[1]), roots[0].T @ said[0].astype(np.float32)
+        roots[0].T @ roots[0] + 10 * np.eye(roots[0].shape[1]), roots[0].T @ word_vectors[0].astype(np.float32)
     )
-    both = by_words, unit(described) @ unit(said[1]).T
-    return sum((each - each.mean()) / each.std() for each in both).astype(np.float64)
+    similarities = by_words, unit(described) @ unit(word_vectors[1]).T
+    return sum((each - each.mean()) / each.std() for each in similarities).astype(np.float64)
 
 
 PARTS = ("planted", "labels", "blind")
@@ -419,8 +424,8 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     yield from in_flickr8k(parts, data / "flickr8k", quick=options.quick)
     if "labels" in parts:
         sides = [np.load(data / "clip-unsplash500" / f"{side}_embeddings.npy") for side in ("image", "text")]
-        many = len(sides[0])
-        pairs = limner.Collection.in_order([f"i{n}" for n in range(many)], [f"t{n}" for n in range(many)])
+        n_images = len(sides[0])
+        pairs = limner.Collection.in_order([f"i{n}" for n in range(n_images)], [f"t{n}" for n in range(n_images)])
         scores = (sides[0] @ sides[1].T).astype(np.float64)
         yield from labels("Unsplash, CLIP", pairs, scores)
         yield from own_labels("Unsplash, CLIP", pairs, scores)
@@ -442,20 +447,20 @@ def in_scenes(parts: Sequence[str], *, quick: bool) -> Iterator[Claim]:
 
 
 def in_flickr8k(parts: Sequence[str], folder: Path, *, quick: bool) -> Iterator[Claim]:
-    whole = limner.load(f"flickr8k:{folder}")
+    flickr = limner.load(f"flickr8k:{folder}")
     if "planted" in parts:
-        ids = [image for name in ("test", "dev", "train") for image in whole.splits[name][: 100 if quick else 500]]
-        some = whole.restrict(ids)
-        kept = {name: [i for i in members if i in set(ids)] for name, members in whole.splits.items()}
-        part = limner.Collection("flickr8k", some.images, some.texts, some.judgements, kept)
+        ids = [image for name in ("test", "dev", "train") for image in flickr.splits[name][: 100 if quick else 500]]
+        some = flickr.restrict(ids)
+        splits = {name: [i for i in members if i in set(ids)] for name, members in flickr.splits.items()}
+        part = limner.Collection("flickr8k", some.images, some.texts, some.judgements, splits)
         rows = (folder / "multilingual_en_de_fr_cs.tsv").read_text(encoding="utf-8").splitlines()[1:400]
         yield clean_copy("Flickr8k", part)
         yield from scored("Flickr8k", planted(part, [cell for row in rows for cell in row.split("\t")[5:8]]))
     if "blind" in parts:
-        yield from blind("Flickr8k", whole, [whole.images.ids.index(image) for image in whole.splits["test"]])
+        yield from blind("Flickr8k", flickr, [flickr.images.ids.index(image) for image in flickr.splits["test"]])
     if "labels" in parts:
-        scores = ridge_scores(whole.train, whole.test, folder)
-        yield from labels("Flickr8k, ridge", joined(whole.test), scores)
+        scores = ridge_scores(flickr.train, flickr.test, folder)
+        yield from labels("Flickr8k, ridge", joined(flickr.test), scores)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -57,13 +57,15 @@ WHOLE_HALVES = (2.0, 5.0)
 def jobs(world: World, studies: int) -> Iterator[Job]:
     """Everything that is simulated of a world."""
     for text in MEASURES:
-        made, found = worlds.targets(world, parse(text))
-        each = float(np.mean([len(c) for _, c in made.units]))
-        for name, scores in worlds.judges(world, made).items():
+        sampled, target_list = worlds.targets(world, parse(text))
+        each = float(np.mean([len(c) for _, c in sampled.units]))
+        for name, scores in worlds.judges(world, sampled).items():
             for budget in BUDGETS:
                 number = int(budget / each)
-                if FEWEST <= number < len(made.units):
-                    job = Job("fixed", world.name, name, budget, studies, tuple(found), scores, made.deeper, number)
+                if FEWEST <= number < len(sampled.units):
+                    job = Job(
+                        "fixed", world.name, name, budget, studies, tuple(target_list), scores, sampled.deeper, number
+                    )
                     yield from _kinds(job, text)
     yield from _level_jobs(world, studies)
     yield from _efficiency_jobs(world)
@@ -83,21 +85,23 @@ def _kinds(job: Job, measure: str) -> Iterator[Job]:
 
 def _level_jobs(world: World, studies: int) -> Iterator[Job]:
     """Measures that need all matches; a judge takes no part."""
-    found = tuple(worlds.leveled(world))
-    least = least_labels(found[0].costs)
+    levels = tuple(worlds.leveled(world))
+    fewest = least_labels(levels[0].costs)
     for times in TIMES:
-        yield Job("levels", world.name, "none", times * least, studies, found)
+        yield Job("levels", world.name, "none", times * fewest, studies, levels)
     for half in WHOLE_HALVES:
         for kind in ("labels", "changes"):
-            yield Job(f"{kind} for {half}", world.name, "none", 0, SEARCHED, found[:1])
+            yield Job(f"{kind} for {half}", world.name, "none", 0, SEARCHED, levels[:1])
 
 
 def _efficiency_jobs(world: World) -> Iterator[Job]:
     """Labels for a half-width of two points of the first system's R@1, in a study of that system alone."""
     name = next(iter(world.lists))
-    made, found = worlds.targets(world, parse("R@1"), {name: world.lists[name]})
-    for judge, scores in worlds.judges(world, made).items():
-        job = Job(f"labels for {PLANNED_HALF}", world.name, judge, 0, SEARCHED, (found[0],), scores, made.deeper)
+    sampled, target_list = worlds.targets(world, parse("R@1"), {name: world.lists[name]})
+    for judge, scores in worlds.judges(world, sampled).items():
+        job = Job(
+            f"labels for {PLANNED_HALF}", world.name, judge, 0, SEARCHED, (target_list[0],), scores, sampled.deeper
+        )
         yield job
         if judge in REDRAWN:
             yield replace(job, kind=f"two draws for {PLANNED_HALF}")
@@ -106,12 +110,12 @@ def _efficiency_jobs(world: World) -> Iterator[Job]:
 def _late_jobs(world: World, studies: int) -> Iterator[Job]:
     """The second system in studies that were planned for the first alone."""
     first, second = world.lists
-    made, found = worlds.targets(world, parse("R@1"), {first: world.lists[first]})
-    late = next(t for t in found if t.name == f"R@1 {second}")
-    yield Job("late", world.name, "none", 300, studies, (late,), None, made.deeper, min(300, len(made.units) - 1))
+    sampled, target_list = worlds.targets(world, parse("R@1"), {first: world.lists[first]})
+    late = next(t for t in target_list if t.name == f"R@1 {second}")
+    yield Job("late", world.name, "none", 300, studies, (late,), None, sampled.deeper, min(300, len(sampled.units) - 1))
     alone = [t for t in worlds.leveled(world, (first,)) if t.name.endswith(second)]
-    least = least_labels(alone[0].costs)
-    yield Job("levels", f"{world.name} late", "none", 2 * least, studies, tuple(alone))
+    fewest = least_labels(alone[0].costs)
+    yield Job("levels", f"{world.name} late", "none", 2 * fewest, studies, tuple(alone))
 
 
 def _flickr_jobs(data: Path, studies: int) -> Iterator[Job]:
@@ -134,19 +138,19 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         labelling_plots.draw(options.plot)
         return
     studies = 100 if options.quick else options.studies
-    made = list(_worlds(options))
-    todo = [job for world in made for job in jobs(world, studies)]
+    worlds_made = list(_worlds(options))
+    todo = [job for world in worlds_made for job in jobs(world, studies)]
     if options.data is not None and _wanted("flickr8k", options):
         todo += _flickr_jobs(options.data, studies)
     todo = [job for job in todo if _has_words(f"{job.world} {job.kind}", options.rows)]
-    kept = result_file(Path(__file__), options, ".rows.jsonl")
+    rows_file = result_file(Path(__file__), options, ".rows.jsonl")
     if options.kept:
-        rows = [json.loads(line) for line in kept.read_text().splitlines()]
+        rows = [json.loads(line) for line in rows_file.read_text().splitlines()]
     else:
-        rows = list(_worked(todo, options.workers, options.minutes, kept if options.save else None))
+        rows = list(_worked(todo, options.workers, options.minutes, rows_file if options.save else None))
     yield from _covered(rows)
     yield from _alone(rows)
-    for world in made:
+    for world in worlds_made:
         yield from _efficient(world, rows)
         yield from _pool(world, rows)
 
@@ -164,17 +168,17 @@ def _wanted(name: str, options: argparse.Namespace) -> bool:
     return any(name.lower().startswith(each) or each.startswith(name.lower()) for each in chosen)
 
 
-def _has_words(name: str, wanted: list[str]) -> bool:
+def _has_words(name: str, words: list[str]) -> bool:
     """Whether a name has all words of one of several phrases; any name if there is no phrase."""
-    return not wanted or any(set(phrase.split()) <= set(name.split()) for phrase in wanted)
+    return not words or any(set(phrase.split()) <= set(name.split()) for phrase in words)
 
 
-def _worked(todo: list[Job], workers: int, minutes: float, kept: Path | None) -> Iterator[dict[str, Any]]:
+def _worked(todo: list[Job], workers: int, minutes: float, rows_file: Path | None) -> Iterator[dict[str, Any]]:
     """The rows of all jobs, the longest first, told and kept as they are done; none begins after the time limit."""
     todo = sorted(todo, key=lambda job: -job.labels * (10 if job.kind == "anytime" else 1))
     end = time.monotonic() + 60 * minutes
     log(f"{len(todo)} jobs, {workers} workers")
-    with _opened(kept, {job.world for job in todo}) as file, _Pool(workers, end) as pool:
+    with _opened(rows_file, {job.world for job in todo}) as file, _Pool(workers, end) as pool:
         for number, rows in enumerate(pool.done(todo), start=1):
             for row in rows:
                 log(f"{number}/{len(todo)} " + " ".join(_written(k, v) for k, v in row.items()))
@@ -231,11 +235,12 @@ def _covered(rows: list[dict[str, Any]]) -> Iterator[Claim]:
     """What the tables say in a few lines for each world and kind of study."""
     groups = dict.fromkeys((r["world"], r["kind"]) for r in rows if "covered" in r and r["kind"] != "judge alone")
     for world, kind in groups:
-        mine = [r for r in rows if (r["world"], r["kind"]) == (world, kind)]
-        covered, studies = np.array([100 * r["covered"] for r in mine]), mine[0]["studies"]
+        own_rows = [r for r in rows if (r["world"], r["kind"]) == (world, kind)]
+        covered, studies = np.array([100 * r["covered"] for r in own_rows]), own_rows[0]["studies"]
         error = 196 * float(np.sqrt(0.95 * 0.05 / studies))
         head, low = f"{world}, {kind}", float(covered.min())
-        note = f"{len(mine)} rows of {studies} studies, {low:.1f} to {covered.max():.1f}%; simulation error {error:.1f}"
+        span = f"{low:.1f} to {covered.max():.1f}%"
+        note = f"{len(own_rows)} rows of {studies} studies, {span}; simulation error {error:.1f}"
         if kind == "anytime":
             goal = f">= {95 - error:.1f}"
             yield Claim(f"{head}: lowest coverage at all times, 95 less the error, %", low, goal=goal, note=note)
@@ -245,26 +250,26 @@ def _covered(rows: list[dict[str, Any]]) -> Iterator[Claim]:
         else:
             inside = (covered >= 93.5 - error) & (covered <= 96.5 + error)
             yield Claim(f"{head}: mean coverage, %", float(covered.mean()), 95, "within 1.5", note, source="theory")
-            what = f"{head}: lowest coverage, 93.5 less the error, %"
-            yield Claim(what, low, goal=f">= {93.5 - error:.1f}", note=note)
+            claim = f"{head}: lowest coverage, 93.5 less the error, %"
+            yield Claim(claim, low, goal=f">= {93.5 - error:.1f}", note=note)
             strictly = 100 * float(((covered >= 93.5) & (covered <= 96.5)).mean())
             note = f"within 93.5 to 96.5 itself: {strictly:.0f}%; above 96.5: {(covered > 96.5).mean():.0%}"
-            what = f"{head}: rows covered 93.5 to 96.5%, give or take the error, %"
-            yield Claim(what, 100 * float(inside.mean()), goal=">= 100", note=note)
-        yield Claim(f"{head}: largest bias / half-width", float(max(abs(r["bias"]) for r in mine)), goal="< 0.1")
-        yield from _judge_costs(head, mine)
+            claim = f"{head}: rows covered 93.5 to 96.5%, give or take the error, %"
+            yield Claim(claim, 100 * float(inside.mean()), goal=">= 100", note=note)
+        yield Claim(f"{head}: largest bias / half-width", float(max(abs(r["bias"]) for r in own_rows)), goal="< 0.1")
+        yield from _judge_costs(head, own_rows)
 
 
-def _judge_costs(head: str, mine: list[dict[str, Any]]) -> Iterator[Claim]:
+def _judge_costs(head: str, own_rows: list[dict[str, Any]]) -> Iterator[Claim]:
     for judge in ("useless", "adversarial"):
-        ratios = _ratios(mine, judge)
+        ratios = _ratios(own_rows, judge)
         if ratios:
             note = f"{len(ratios)} rows, mean {np.mean(ratios):.3f}"
             yield Claim(
                 f"{head}: width with the {judge} judge over none, at most", max(ratios), goal="<= 1.05", note=note
             )
     for judge in ("good", "captions", "crowd"):
-        ratios = _ratios(mine, judge)
+        ratios = _ratios(own_rows, judge)
         if ratios:
             note = f"{len(ratios)} rows, {min(ratios):.2f} to {max(ratios):.2f}"
             yield Claim(
@@ -275,47 +280,47 @@ def _judge_costs(head: str, mine: list[dict[str, Any]]) -> Iterator[Claim]:
 def _ratios(rows: list[dict[str, Any]], judge: str) -> list[float]:
     """Half-widths with a judge over those without, row by row."""
     plain = {(r["target"], r["labels"]): r["half"] for r in rows if r["judge"] == "none"}
-    both = [(r["half"], plain.get((r["target"], r["labels"]))) for r in rows if r["judge"] == judge]
-    return [half / other for half, other in both if other]
+    half_pairs = [(r["half"], plain.get((r["target"], r["labels"]))) for r in rows if r["judge"] == judge]
+    return [half / plain_half for half, plain_half in half_pairs if plain_half]
 
 
 def _alone(rows: list[dict[str, Any]]) -> Iterator[Claim]:
     """A judge's yes and no in place of people's: how many of its intervals hold the truth, at the largest budget."""
-    mine = [r for r in rows if r["kind"] == "judge alone"]
-    for world, judge in dict.fromkeys((r["world"], r["judge"]) for r in mine):
-        own = [r for r in mine if (r["world"], r["judge"]) == (world, judge)]
-        most = max(r["labels"] for r in own)
-        covered = [100 * r["covered"] for r in own if r["labels"] == most]
+    alone_rows = [r for r in rows if r["kind"] == "judge alone"]
+    for world, judge in dict.fromkeys((r["world"], r["judge"]) for r in alone_rows):
+        judge_rows = [r for r in alone_rows if (r["world"], r["judge"]) == (world, judge)]
+        most_labels = max(r["labels"] for r in judge_rows)
+        covered = [100 * r["covered"] for r in judge_rows if r["labels"] == most_labels]
         with_people = [
             100 * r["covered"] for r in rows
-            if (r["world"], r["judge"], r["labels"], r["kind"]) == (world, judge, most, "fixed")
-            and r["target"] in {o["target"] for o in own}
+            if (r["world"], r["judge"], r["labels"], r["kind"]) == (world, judge, most_labels, "fixed")
+            and r["target"] in {o["target"] for o in judge_rows}
         ]  # fmt: skip
-        note = f"{most:,} pairs, {min(covered):.0f} to {max(covered):.0f}%; with as many answers of people "
+        note = f"{most_labels:,} pairs, {min(covered):.0f} to {max(covered):.0f}%; with as many answers of people "
         note += f"{min(with_people, default=0):.1f} to {max(with_people, default=0):.1f}%"
-        what = f"{world}: mean coverage of the judge {judge} alone, %"
-        yield Claim(what, float(np.mean(covered)), 95, "< 0.95", note, source="theory")
+        claim = f"{world}: mean coverage of the judge {judge} alone, %"
+        yield Claim(claim, float(np.mean(covered)), 95, "< 0.95", note, source="theory")
 
 
 def _efficient(world: World, rows: list[dict[str, Any]]) -> Iterator[Claim]:
     """Labels for a wanted half-width against simple random queries, a pool, and what limits every sample."""
     pooled = len({(q, c) for r in world.lists.values() for q in r.queries for c in r[q][:5]})
-    mine = [r for r in rows if r["world"] == world.name and "needed" in r]
-    complete = worlds.leveled(world)[0].values[-1] if mine else np.empty(0)
-    for row in (r for r in mine if r["kind"].startswith(("labels for", "two draws for"))):
+    own_rows = [r for r in rows if r["world"] == world.name and "needed" in r]
+    complete = worlds.leveled(world)[0].values[-1] if own_rows else np.empty(0)
+    for row in (r for r in own_rows if r["kind"].startswith(("labels for", "two draws for"))):
         half = float(row["kind"].split()[-1])
         measure = row["target"].split()[0]
         if measure in map(str, worlds.WHOLE):
-            what = f"{world.name}: labels for {measure} to {half:g} points, judge {row['judge']}"
+            claim = f"{world.name}: labels for {measure} to {half:g} points, judge {row['judge']}"
             simple = float(simple_queries(complete, half) * len(world.known.candidates))
-            rest = _against_changes(what, row, half, mine)
+            further_claims = _against_changes(claim, row, half, own_rows)
         else:
             drawn = ", two draws" if row["kind"].startswith("two") else ""
-            what = f"{world.name}: labels for {measure}, judge {row['judge']}{drawn}"
-            simple, rest = _simple(world, half), _against_limits(what, row, half, world, pooled)
+            claim = f"{world.name}: labels for {measure}, judge {row['judge']}{drawn}"
+            simple, further_claims = _simple(world, half), _against_limits(claim, row, half, world, pooled)
         note = f"+- {half:g} points of {row['target']}; simple random queries {simple:,.0f} labels, pool {pooled:,}"
-        yield Claim(f"{what}, against simple random queries", row["needed"], simple, "<= 0.2", note, source="theory")
-        yield from rest
+        yield Claim(f"{claim}, against simple random queries", row["needed"], simple, "<= 0.2", note, source="theory")
+        yield from further_claims
 
 
 def _simple(world: World, half: float) -> float:
@@ -326,22 +331,24 @@ def _simple(world: World, half: float) -> float:
     return spread / ((half / 100) ** 2 + spread / len(world.known.queries))
 
 
-def _against_changes(what: str, row: dict[str, Any], half: float, rows: list[dict[str, Any]]) -> Iterator[Claim]:
-    for other in (r for r in rows if r["kind"] == f"changes for {half}"):
-        words = f"{what}, against sums of changes (every factor 1)"
-        yield Claim(words, row["needed"], other["needed"], "<= 1", source="limner")
+def _against_changes(head: str, row: dict[str, Any], half: float, rows: list[dict[str, Any]]) -> Iterator[Claim]:
+    for change_row in (r for r in rows if r["kind"] == f"changes for {half}"):
+        words = f"{head}, against sums of changes (every factor 1)"
+        yield Claim(words, row["needed"], change_row["needed"], "<= 1", source="limner")
 
 
-def _against_limits(what: str, row: dict[str, Any], half: float, world: World, pooled: int) -> Iterator[Claim]:
+def _against_limits(head: str, row: dict[str, Any], half: float, world: World, pooled: int) -> Iterator[Claim]:
     """Against a pool, and against a simple sample of the same units if it were known how right the judge is."""
-    yield Claim(f"{what}, against a pool of the first five", row["needed"], pooled, "<= 0.1", source="limner")
+    yield Claim(f"{head}, against a pool of the first five", row["needed"], pooled, "<= 0.1", source="limner")
     name = next(iter(world.lists))
-    made, found = worlds.targets(world, parse("R@1"), {name: world.lists[name]})
-    least = fewest_units(found[0], worlds.judges(world, made)[row["judge"]], half)
-    note = f"{least / _simple(world, half):.2f} of simple random queries: no simple sample of the {len(made.units):,} "
+    sampled, target_list = worlds.targets(world, parse("R@1"), {name: world.lists[name]})
+    fewest = fewest_units(target_list[0], worlds.judges(world, sampled)[row["judge"]], half)
+    note = (
+        f"{fewest / _simple(world, half):.2f} of simple random queries: no simple sample of the {len(sampled.units):,} "
+    )
     note += "queries that the given labels leave undecided needs fewer"
-    words = f"{what}, against a sample of undecided queries if the judge's errors were known"
-    yield Claim(words, row["needed"], least, "<= 1.25", note, source="theory")
+    words = f"{head}, against a sample of undecided queries if the judge's errors were known"
+    yield Claim(words, row["needed"], fewest, "<= 1.25", note, source="theory")
 
 
 def _pool(world: World, rows: list[dict[str, Any]]) -> Iterator[Claim]:
@@ -351,28 +358,28 @@ def _pool(world: World, rows: list[dict[str, Any]]) -> Iterator[Claim]:
     yes = [pair for pair in pool if pair in world.matches]
     ids = {"queries": world.known.queries, "candidates": world.known.candidates}
     pooled = world.known | Judgements.from_pairs(yes, **ids)
-    mine = [r for r in rows if r["world"] in (world.name, f"{world.name} late") and "covered" in r]
+    own_rows = [r for r in rows if r["world"] in (world.name, f"{world.name} late") and "covered" in r]
     for text, kind in (("R@1", "fixed"), ("mAP@R", "levels")):
-        true, seen = (
+        true, estimated = (
             100 * limner.evaluate(world.scores[second], judged, measures=text).results[0].value
             for judged in (world.truth, pooled)
         )
         target = f"{text} {second}"
-        own = [r for r in mine if r["target"] == target]
-        late = next((r for r in own if r["kind"] == "late" or r["world"].endswith("late")), None)
-        same = [r for r in own if (r["kind"], r["judge"], r["world"]) == (kind, "none", world.name)]
-        if late is None or not same:
+        target_rows = [r for r in own_rows if r["target"] == target]
+        late = next((r for r in target_rows if r["kind"] == "late" or r["world"].endswith("late")), None)
+        designed = [r for r in target_rows if (r["kind"], r["judge"], r["world"]) == (kind, "none", world.name)]
+        if late is None or not designed:
             continue
-        plain = min(same, key=lambda r: abs(r["labels"] - late["labels"]))
+        plain = min(designed, key=lambda r: abs(r["labels"] - late["labels"]))
         bias = abs(plain["bias"]) * plain["half"]
-        note = f"true {text} {true:.1f}, by the pool of {first} {seen:.1f}; designed: {plain['labels']:,} labels"
-        what = f"{world.name}: bias of {target} in points, designed against pooled by {first}"
-        yield Claim(what, bias, abs(true - seen), "<= 0.1", note, source="limner")
+        note = f"true {text} {true:.1f}, by the pool of {first} {estimated:.1f}; designed: {plain['labels']:,} labels"
+        claim = f"{world.name}: bias of {target} in points, designed against pooled by {first}"
+        yield Claim(claim, bias, abs(true - estimated), "<= 0.1", note, source="limner")
         note = (
             f"half-width {late['half']:.2f} instead of {plain['half']:.2f} points, covered {100 * late['covered']:.1f}%"
         )
-        what = f"{world.name}: width of {target} in a study planned for {first} alone, over planned for both"
-        yield Claim(what, late["half"], plain["half"], "<= 10", note, source="limner")
+        claim = f"{world.name}: width of {target} in a study planned for {first} alone, over planned for both"
+        yield Claim(claim, late["half"], plain["half"], "<= 10", note, source="limner")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

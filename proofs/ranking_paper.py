@@ -100,40 +100,42 @@ EXCHANGED: Mapping[tuple[str, str, str], float] = {
 
 def marks(reports: Mapping[str, Reports], best: str, samples: int) -> dict[tuple[str, str, str], str]:
     """How sure the difference of every system to the best one is, by system, task and measure."""
-    found = {}
-    for name, own in reports.items():
+    marked = {}
+    for name, system_reports in reports.items():
         if name == best or best not in reports:
             continue
-        for a, b in zip(own, reports[best], strict=True):
-            for told in compare([a, b], samples=samples).lines:
-                p = told.differences[0].test.p_value
-                found[name, told.direction, str(told.measure)] = "*" * sum(p <= bound for bound in (0.1, 0.05, 0.01))
-    return found
+        for a, b in zip(system_reports, reports[best], strict=True):
+            for line in compare([a, b], samples=samples).lines:
+                p = line.differences[0].test.p_value
+                marked[name, line.direction, str(line.measure)] = "*" * sum(p <= bound for bound in (0.1, 0.05, 0.01))
+    return marked
 
 
-def cells(name: str, found: Values, sure: Mapping[tuple[str, str, str], str], task: str) -> list[str]:
+def cells(name: str, value_of: Values, mark_of: Mapping[tuple[str, str, str], str], task: str) -> list[str]:
     """One row of the table: what is printed stands in brackets."""
     row = []
     for measure in (*FOUND, *JUDGED):
         printed = PUBLISHED.get((name, task, measure))
-        shown = f"{found[task, measure]:.1f}{sure.get((name, task, measure), '')}"
-        row.append(shown + (f" ({printed:g})" if printed is not None else ""))
+        cell = f"{value_of[task, measure]:.1f}{mark_of.get((name, task, measure), '')}"
+        row.append(cell + (f" ({printed:g})" if printed is not None else ""))
     return row
 
 
 def tables(reports: Mapping[str, Reports], best: str, samples: int) -> dict[str, list[list[str]]]:
     """The rows of both tasks."""
-    sure = marks(reports, best, samples)
+    mark_of = marks(reports, best, samples)
     return {
-        title: [[name, *cells(name, values(*own), sure, task)] for name, own in reports.items()]
+        title: [
+            [name, *cells(name, values(*system_reports), mark_of, task)] for name, system_reports in reports.items()
+        ]
         for task, title in TASKS.items()
     }
 
 
-def markdown(found: Mapping[str, list[list[str]]]) -> str:
+def markdown(tables_of: Mapping[str, list[list[str]]]) -> str:
     """The tables for a terminal or a page."""
     parts = []
-    for title, rows in found.items():
+    for title, rows in tables_of.items():
         parts += ["", f"| {title} | {' | '.join((*FOUND, *JUDGED))} |", "|---" + "|---:" * 8 + "|"]
         parts += ["| " + " | ".join(row).replace("*", r"\*") + " |" for row in rows]
     return "\n".join(parts)
@@ -147,90 +149,92 @@ th:first-child{{text-align:left}}</style><h1>The ranking paper on Flickr8k</h1><
 """
 
 
-def page(found: Mapping[str, list[list[str]]]) -> str:
+def page(tables_of: Mapping[str, list[list[str]]]) -> str:
     """The tables as a page of HTML."""
-    made = []
-    for title, rows in found.items():
+    parts = []
+    for title, rows in tables_of.items():
         head = "".join(f"<th scope=col>{html.escape(name)}</th>" for name in ("system", *FOUND, *JUDGED))
         body = "".join(
             f"<tr><th scope=row>{html.escape(row[0])}</th>" + "".join(f"<td>{html.escape(c)}</td>" for c in row[1:])
             for row in rows
         )
-        made.append(f"<table><caption>{title.capitalize()}</caption><tr>{head}</tr>{body}</table>")
+        parts.append(f"<table><caption>{title.capitalize()}</caption><tr>{head}</tr>{body}</table>")
     about = "In brackets what is printed. Marks: difference to Tri5Sem, * p &le; 0.1, ** 0.05, *** 0.01."
-    return PAGE.format(about=about, tables="".join(made))
+    return PAGE.format(about=about, tables="".join(parts))
 
 
-def claims(found: Mapping[str, Reports]) -> Iterator[Claim]:
+def claims(reports_of: Mapping[str, Reports]) -> Iterator[Claim]:
     """What is in print beside what was measured, and the gains that are in print.
 
     Of the differences between BoW1, BoW5 and Tri5 the paper calls only that of Tri5 over BoW1 in search more than
     chance.
     """
-    numbers = {name: values(*own) for name, own in found.items()}
+    numbers = {name: values(*system_reports) for name, system_reports in reports_of.items()}
     for (name, task, measure), printed in PUBLISHED.items():
-        if name in found:
+        if name in reports_of:
             ours = numbers[name][task, measure]
             goal = "<= 1" if measure == "MedR" else ">= 1"
             claim = Claim(f"{name} {measure}, {TASKS[task]}", ours, printed, goal=goal, source="print")
-            note = "" if claim.met else _interval(found[name], task, measure)
-            if (other := EXCHANGED.get((name, task, measure))) is not None:
-                note = f"{note}{'; ' if note else ''}{other:g} if the text exchanges the two tasks"
+            note = "" if claim.met else _interval(reports_of[name], task, measure)
+            if (exchanged := EXCHANGED.get((name, task, measure))) is not None:
+                note = f"{note}{'; ' if note else ''}{exchanged:g} if the text exchanges the two tasks"
             yield replace(claim, note=note)
-    yield from gains(found)
+    yield from gains(reports_of)
 
 
-def gains(found: Mapping[str, Reports]) -> Iterator[Claim]:
+def gains(reports_of: Mapping[str, Reports]) -> Iterator[Claim]:
     """Differences of R-precision that the paper calls more than chance: the lower end of ours has to be above 0."""
-    learnt = [name for name in found if system(name).method == "kcca"]
-    plain = [name for name in found if system(name).method == "nearest"]
+    learnt = [name for name in reports_of if system(name).method == "kcca"]
+    plain = [name for name in reports_of if system(name).method == "nearest"]
     for task, title in TASKS.items():
-        scores = {name: values(*found[name])[task, "RP"] for name in found}
+        scores = {name: values(*reports_of[name])[task, "RP"] for name in reports_of}
         pairs = [("Tri5Sem", "Tri5"), ("Tri5Sem", "BoW5"), *([("Tri5", "BoW1")] if task == "t2i" else ())]
         if plain and learnt:
             pairs.append((min(learnt, key=scores.__getitem__), max(plain, key=scores.__getitem__)))
         for better, than in pairs:
-            if better in found and than in found:
-                what = f"R-precision gained by {better} over {than}, {title}"
-                low, note = _sure(found[better], found[than], task, "RP")
-                yield Claim(f"{what}: lower end of the 95% interval, points", low, goal="> 0", note=note)
+            if better in reports_of and than in reports_of:
+                claim = f"R-precision gained by {better} over {than}, {title}"
+                low, note = _sure(reports_of[better], reports_of[than], task, "RP")
+                yield Claim(f"{claim}: lower end of the 95% interval, points", low, goal="> 0", note=note)
 
 
-def pooling(found: Mapping[str, Bias]) -> Iterator[Claim]:
+def pooling(biases: Mapping[str, Bias]) -> Iterator[Claim]:
     """The bias of Tri5Sem's judged figures: people judged what the paper's systems returned, not what ours return."""
-    for task, bias in found.items():
+    for task, bias in biases.items():
         title, printed = TASKS[task], PUBLISHED["Tri5Sem", task, "RP"]
-        what = f"first ten answers of Tri5Sem that pass the crowd's filter and were never judged, {title}, percent"
+        claim = f"first ten answers of Tri5Sem that pass the crowd's filter and were never judged, {title}, percent"
         note = f"judged {bias.judged:.1f}%, below the filter (not relevant, as in the paper) {bias.below_filter:.1f}%"
-        yield Claim(what, bias.never_judged, goal="<= 5", note=note)
+        yield Claim(claim, bias.never_judged, goal="<= 5", note=note)
         note = f"{bias.precision:.1f} if all of these were wrong"
-        what = f"Tri5Sem RP, {title}, if all of these were right"
-        yield Claim(what, bias.if_right, printed, goal=">= 1", note=note, source="print")
+        claim = f"Tri5Sem RP, {title}, if all of these were right"
+        yield Claim(claim, bias.if_right, printed, goal=">= 1", note=note, source="print")
 
 
 def _sure(better: Reports, than: Reports, task: str, measure: str) -> tuple[float, str]:
     """The lower end of a difference in points; how large it is, and how likely by chance."""
-    which = measure in JUDGED
-    found = compare([better[which], than[which]]).line(measure, direction=task).between(0, 1)
-    low, high = (100 * bound for bound in (found.interval.low, found.interval.high))
-    told = f"difference {100 * found.value:+.1f} [{low:+.1f}, {high:+.1f}], p = {found.test.p_value:.2g}"
-    return low, told
+    by_judges = measure in JUDGED
+    difference = compare([better[by_judges], than[by_judges]]).line(measure, direction=task).between(0, 1)
+    low, high = (100 * bound for bound in (difference.interval.low, difference.interval.high))
+    note = f"difference {100 * difference.value:+.1f} [{low:+.1f}, {high:+.1f}], p = {difference.test.p_value:.2g}"
+    return low, note
 
 
-def _interval(own: Reports, task: str, measure: str) -> str:
+def _interval(system_reports: Reports, task: str, measure: str) -> str:
     """The bootstrap interval of a number that missed."""
-    result = next(r for report in own for r in report.results if (r.direction, str(r.measure)) == (task, measure))
+    result = next(
+        r for report in system_reports for r in report.results if (r.direction, str(r.measure)) == (task, measure)
+    )
     bounds = result.interval
     scale = 1 if measure == "MedR" else 100
     return "" if bounds is None else f"95% interval of ours: {scale * bounds.low:.1f} to {scale * bounds.high:.1f}"
 
 
-def other_images(found: Mapping[str, Mapping[str, Reports]]) -> Iterator[Claim]:
+def other_images(reports_of: Mapping[str, Mapping[str, Reports]]) -> Iterator[Claim]:
     """How far the same systems get with CNN features."""
-    for name in (name for name in found.get("cnn", {}) if name in found.get("words", {})):
+    for name in (name for name in reports_of.get("cnn", {}) if name in reports_of.get("words", {})):
         for task, title in TASKS.items():
             for measure in ("R@1", "R@10", "RP"):
-                low, note = _sure(found["cnn"][name], found["words"][name], task, measure)
+                low, note = _sure(reports_of["cnn"][name], reports_of["words"][name], task, measure)
                 claim = f"{name} {measure} gained with CNN features, {title}"
                 yield Claim(f"{claim}: lower end of the 95% interval, points", low, goal="> 0", note=note)
 
@@ -251,16 +255,20 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         for source in sources(name, options):
             if not clock.over(f"{name}, {source}"):
                 reports.setdefault(source, {})[name] = bench.reports(system(name), source)
-    told = []
-    for source, own in reports.items():
-        found = tables({name: own[name] for name in names if name in own}, "Tri5Sem", 1000 if options.quick else 10_000)
-        told.append(f"**{SOURCES[source]}**\n{markdown(found)}\n")
-        log(f"\n{told[-1]}")
+    sections = []
+    for source, system_reports in reports.items():
+        source_tables = tables(
+            {name: system_reports[name] for name in names if name in system_reports},
+            "Tri5Sem",
+            1000 if options.quick else 10_000,
+        )
+        sections.append(f"**{SOURCES[source]}**\n{markdown(source_tables)}\n")
+        log(f"\n{sections[-1]}")
         if options.html is not None:
-            options.html.with_stem(f"{options.html.stem}-{source}").write_text(page(found), encoding="utf-8")
-    told.append(settings(options) + "\n")
+            options.html.with_stem(f"{options.html.stem}-{source}").write_text(page(source_tables), encoding="utf-8")
+    sections.append(settings(options) + "\n")
     if options.save and not options.quick:
-        result_file(Path(__file__), options, ".md").write_text("\n".join(told), encoding="utf-8")
+        result_file(Path(__file__), options, ".md").write_text("\n".join(sections), encoding="utf-8")
     yield from claims(reports.get("words", {}))
     yield from pooling(bench.pooled.get((system("Tri5Sem").name, "words"), {}))
     yield from other_images(reports)

@@ -75,33 +75,33 @@ class Oracle:
         return sum(errs) * 2 > self.people
 
 
-def systems(seen: Collection, half: Collection, held: Collection) -> dict[str, Scores]:
+def systems(seen: Collection, half: Collection, test: Collection) -> dict[str, Scores]:
     """Five systems, four trained on all training images and one on half of them, scored on the test split."""
-    made = {
+    scores_by_name = {
         "colours": train(seen, descriptions=("colours",)),
         "shapes": train(seen, descriptions=("shapes",)),
         "both": train(seen),
         "few dimensions": train(seen, dimensions=6),
         "half the pictures": train(half, ridge=1.0),
     }
-    log(f"trained {len(made)} systems on {len(seen.images):,} images")
-    return {name: model.scores(held) for name, model in made.items()}
+    log(f"trained {len(scores_by_name)} systems on {len(seen.images):,} images")
+    return {name: model.scores(test) for name, model in scores_by_name.items()}
 
 
-def halves(whole: Collection) -> tuple[Collection, Collection]:
+def halves(world: Collection) -> tuple[Collection, Collection]:
     """The training split, and every second image of it."""
-    return whole.train, whole.train.restrict(whole.train.images.ids[::2])
+    return world.train, world.train.restrict(world.train.images.ids[::2])
 
 
 Learn = Callable[[Mapping[Key, bool]], Candidates]
 
 
-def learning(whole: Collection, held: Collection) -> Learn:
+def learning(world: Collection, test: Collection) -> Learn:
     """The candidates of the systems after they have learned what was accepted."""
 
-    def learned(known: Mapping[Key, bool]) -> Candidates:
-        seen, half = (trained_again(held, known, train=part) for part in halves(whole))
-        return candidates(systems(seen, half, held))
+    def learned(answers: Mapping[Key, bool]) -> Candidates:
+        first_half, half = (trained_again(test, answers, train=part) for part in halves(world))
+        return candidates(systems(first_half, half, test))
 
     return learned
 
@@ -111,27 +111,29 @@ def learning(whole: Collection, held: Collection) -> Learn:
 
 def recall_by_size(pool: Sequence[Proposal], names: Sequence[str], truth: frozenset[Key]) -> dict[int, float]:
     """The share of all matches in the pool of k systems, mean over all choices of k."""
-    own = {name: {(p.image, p.caption) for p in pool if p.system == name} & truth for name in names}
+    found_by_system = {name: {(p.image, p.caption) for p in pool if p.system == name} & truth for name in names}
     sizes = range(1, len(names) + 1)
     return {
-        k: float(np.mean([len(set().union(*(own[n] for n in chosen))) for chosen in combinations(names, k)]))
+        k: float(
+            np.mean([len(set().union(*(found_by_system[n] for n in chosen))) for chosen in combinations(names, k)])
+        )
         / len(truth)
         for k in sizes
     }
 
 
-def judged_pool(pool: Sequence[Proposal], held: Collection, oracle: Oracle) -> Judgements:
+def judged_pool(pool: Sequence[Proposal], test: Collection, oracle: Oracle) -> Judgements:
     """The oracle's answers to every pooled pair."""
-    said = oracle(list(merged(pool, depth=TOP)))
-    rows = [(*pair, float(yes)) for pair, yes in said.items()]
-    return Judgements.from_pairs(rows, queries=held.images.ids, candidates=held.texts.ids, name="pooled")
+    answers = oracle(list(merged(pool, depth=TOP)))
+    rows = [(*pair, float(yes)) for pair, yes in answers.items()]
+    return Judgements.from_pairs(rows, queries=test.images.ids, candidates=test.texts.ids, name="pooled")
 
 
 def bias_by_size(
-    known: Mapping[str, Scores], judged: Judgements, pool: Sequence[Proposal]
+    scores_by_name: Mapping[str, Scores], judged: Judgements, pool: Sequence[Proposal]
 ) -> dict[str, dict[int, Bias]]:
     """Figure E.2 for both measures, text to image."""
-    lists = {name: scores.T.ranking() for name, scores in known.items()}
+    lists = {name: scores.T.ranking() for name, scores in scores_by_name.items()}
     return {m: by_size(biases(lists, judged, pool, measure=m, direction="t2i")) for m in ("R@1", "R-Precision")}
 
 
@@ -150,29 +152,31 @@ class Answers:
         """Matches that were found."""
         return int(self.right.sum())
 
-    def more_than(self, other: Answers) -> Interval:
+    def more_than(self, baseline: Answers) -> Interval:
         """Matches per 100 answers more than another way of asking brings; images are drawn for both together."""
-        return bootstrap_sum([Part(self.right, self.images, scale=100), Part(other.right, other.images, scale=-100)])
+        return bootstrap_sum(
+            [Part(self.right, self.images, scale=100), Part(baseline.right, baseline.images, scale=-100)]
+        )
 
 
-def gained(found: Candidates, truth: frozenset[Key]) -> dict[str, dict[int, Answers]]:
+def gained(proposals: Candidates, truth: frozenset[Key]) -> dict[str, dict[int, Answers]]:
     """What each way of asking brings, by depth of the one-turn pool whose number of answers is the budget."""
     runs: dict[str, dict[str, Any]] = {f"{n} turns, sure": {"turns": n, "strategy": "sure"} for n in TURNS}
     runs |= {f"4 turns, {s}": {"turns": 4, "strategy": s} for s in STRATEGIES[1:]}
     done: dict[str, dict[int, Answers]] = {name: {} for name in ("one turn", *runs)}
     for depth in DEPTHS:
-        budget = len(found.top(depth))
-        done["one turn"][depth] = asked(found, truth, budget=budget, turns=1, start_depth=depth)
-        for name, how in runs.items():
-            done[name][depth] = asked(found, truth, budget=budget, **how)
+        budget = len(proposals.top(depth))
+        done["one turn"][depth] = asked(proposals, truth, budget=budget, turns=1, start_depth=depth)
+        for name, options in runs.items():
+            done[name][depth] = asked(proposals, truth, budget=budget, **options)
         log(f"  {budget:,} answers: " + ", ".join(f"{n} {a[depth].right.mean():.4f}" for n, a in done.items()))
     return done
 
 
-def asked(found: Candidates, truth: frozenset[Key], *, seed: int = 0, **how: Any) -> Answers:
+def asked(proposals: Candidates, truth: frozenset[Key], *, seed: int = 0, **options: Any) -> Answers:
     """What one way of asking brings; a match counts if it is true and was called so."""
-    known, _ = in_turns(found, Oracle(truth, seed=seed), seed=seed, **how)
-    return Answers([image for image, _ in known], np.array([yes and pair in truth for pair, yes in known.items()]))
+    answers, _ = in_turns(proposals, Oracle(truth, seed=seed), seed=seed, **options)
+    return Answers([image for image, _ in answers], np.array([yes and pair in truth for pair, yes in answers.items()]))
 
 
 # --- systems that are trained again -----------------------------------------------------------------------------
@@ -184,24 +188,24 @@ def joined(parts: Sequence[Answers]) -> Answers:
 
 
 def retrained(
-    found: Candidates, truth: frozenset[Key], again: Learn, *, budget: int, seeds: Sequence[int]
+    proposals: Candidates, truth: frozenset[Key], learn_again: Learn, *, budget: int, seeds: Sequence[int]
 ) -> tuple[Answers, Answers]:
     """Four turns with systems that are trained again, and as many answers with the same systems."""
-    ours, same = [], []
+    ours, unchanged = [], []
     for seed in seeds:
-        ours.append(asked(found, truth, budget=budget, turns=4, retrain=again, seed=seed))
-        same.append(asked(found, truth, budget=len(ours[-1].right), turns=4, seed=seed))
+        ours.append(asked(proposals, truth, budget=budget, turns=4, retrain=learn_again, seed=seed))
+        unchanged.append(asked(proposals, truth, budget=len(ours[-1].right), turns=4, seed=seed))
         log(
-            f"  seed {seed}: {ours[-1].positives:,} and {same[-1].positives:,} matches in {len(ours[-1].right):,} and "
-            f"{len(same[-1].right):,} of {budget:,} answers"
+            f"  seed {seed}: {ours[-1].positives:,} and {unchanged[-1].positives:,} matches in {len(ours[-1].right):,} "
+            f"and {len(unchanged[-1].right):,} of {budget:,} answers"
         )
-    return joined(ours), joined(same)
+    return joined(ours), joined(unchanged)
 
 
-def alone(found: Candidates) -> Candidates:
+def alone(proposals: Candidates) -> Candidates:
     """Candidates that do not know which images or captions are similar."""
-    nothing = Ids([]), np.zeros((0, 0))
-    return replace(found, profiles=(nothing, nothing))
+    no_features = Ids([]), np.zeros((0, 0))
+    return replace(proposals, profiles=(no_features, no_features))
 
 
 def precision(values: np.ndarray, right: np.ndarray) -> float:
@@ -210,46 +214,54 @@ def precision(values: np.ndarray, right: np.ndarray) -> float:
     return float((np.cumsum(hits) / np.arange(1, len(hits) + 1))[hits].mean())
 
 
-def open_pairs(found: Candidates, known: Mapping[Key, bool], truth: frozenset[Key]) -> tuple[np.ndarray, np.ndarray]:
+def open_pairs(
+    proposals: Candidates, answers: Mapping[Key, bool], truth: frozenset[Key]
+) -> tuple[np.ndarray, np.ndarray]:
     """The rows of the pairs that nobody has judged, and whether each is a match."""
-    rows = np.array([row for row, pair in enumerate(found.pairs) if pair not in known])
-    return rows, np.array([found.pairs[row] in truth for row in rows])
+    rows = np.array([row for row, pair in enumerate(proposals.pairs) if pair not in answers])
+    return rows, np.array([proposals.pairs[row] in truth for row in rows])
 
 
-def cause_claims(found: Candidates, truth: frozenset[Key], again: Learn) -> Iterator[Claim]:
+def cause_claims(proposals: Candidates, truth: frozenset[Key], learn_again: Learn) -> Iterator[Claim]:
     """After the first of four turns: what the systems learn, and what they then say of the open pairs."""
-    size = len(found.top(DEPTHS[0])) // 4
-    known, _ = in_turns(found, Oracle(truth), budget=size, turns=1)
-    learned = again(known)
-    rows, right = open_pairs(learned, known, truth)
+    size = len(proposals.top(DEPTHS[0])) // 4
+    answers, _ = in_turns(proposals, Oracle(truth), budget=size, turns=1)
+    learned = learn_again(answers)
+    rows, right = open_pairs(learned, answers, truth)
     before, after = (
         np.mean([precision(each.said[at, n, 0], yes) for n in range(len(each.systems))])
-        for each, (at, yes) in ((found, open_pairs(found, known, truth)), (learned, (rows, right)))
+        for each, (at, yes) in ((proposals, open_pairs(proposals, answers, truth)), (learned, (rows, right)))
     )
-    what = f"after {len(known):,} answers: average precision among open pairs, mean of the systems alone, trained again"
+    claim = (
+        f"after {len(answers):,} answers: average precision among open pairs, mean of the systems alone, trained again"
+    )
     note = "over the same systems before; each has learned something about pairs that nobody has judged"
-    yield Claim(f"{what}, over before", float(after), float(before), "> 1.05", note, source="limner")
-    many = int(right.sum())
+    yield Claim(f"{claim}, over before", float(after), float(before), "> 1.05", note, source="limner")
+    n_right = int(right.sum())
     expected = "matches that the weighted systems, trained again, expect among open pairs, over those that are there"
-    blinded = float(probabilities(learned, known)[rows].sum())
-    fair = float(probabilities(learned, known, before=found)[rows].sum())
+    blinded = float(probabilities(learned, answers)[rows].sum())
+    fair = float(probabilities(learned, answers, before=proposals)[rows].sum())
     note = "why turns ended early: systems give pairs that they were trained on higher scores than new matches"
-    yield Claim(f"{expected}, weights fitted to the new scores", blinded, many, "< 0.5", note, source="limner")
-    yield Claim(f"{expected}, to the scores from before", fair, many, ">= 0.8", source="limner")
+    yield Claim(f"{expected}, weights fitted to the new scores", blinded, n_right, "< 0.5", note, source="limner")
+    yield Claim(f"{expected}, to the scores from before", fair, n_right, ">= 0.8", source="limner")
 
 
-def retrained_claims(found: Candidates, truth: frozenset[Key], again: Learn, *, quick: bool) -> Iterator[Claim]:
+def retrained_claims(
+    proposals: Candidates, truth: frozenset[Key], learn_again: Learn, *, quick: bool
+) -> Iterator[Claim]:
     """Matches per 100 answers against the same systems, with all features and without similarity."""
-    ways = [("", depth, found, again) for depth in (DEPTHS[0], DEPTHS[-1])]
-    ways += [(f", {ALONE}", DEPTHS[0], alone(found), lambda known: alone(again(known)))]
+    ways = [("", depth, proposals, learn_again) for depth in (DEPTHS[0], DEPTHS[-1])]
+    ways += [(f", {ALONE}", DEPTHS[0], alone(proposals), lambda known: alone(learn_again(known)))]
     for words, depth, first, learn in ways:
-        budget = len(found.top(depth))
-        ours, same = retrained(first, truth, learn, budget=budget, seeds=SEEDS[:1] if quick else SEEDS)
-        more = ours.more_than(same)
-        what = f"{RETRAINED}{words}, {budget:,} answers: matches per 100 more than with the same systems"
-        note = f"{more.estimate:+.1f} [{more.low:+.1f}, {more.high:+.1f}], {ours.positives:,} and {same.positives:,} "
-        note += f"matches in {len(ours.right):,} and {len(same.right):,} answers, seeds together"
-        yield Claim(f"{what}: lower end of the 95% interval", more.low, goal="> 0", note=note)
+        budget = len(proposals.top(depth))
+        ours, unchanged = retrained(first, truth, learn, budget=budget, seeds=SEEDS[:1] if quick else SEEDS)
+        gain = ours.more_than(unchanged)
+        claim = f"{RETRAINED}{words}, {budget:,} answers: matches per 100 more than with the same systems"
+        note = (
+            f"{gain.estimate:+.1f} [{gain.low:+.1f}, {gain.high:+.1f}], {ours.positives:,} and {unchanged.positives:,} "
+        )
+        note += f"matches in {len(ours.right):,} and {len(unchanged.right):,} answers, seeds together"
+        yield Claim(f"{claim}: lower end of the 95% interval", gain.low, goal="> 0", note=note)
 
 
 # --- claims -----------------------------------------------------------------------------------------------------
@@ -257,27 +269,27 @@ def retrained_claims(found: Candidates, truth: frozenset[Key], again: Learn, *, 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """Recall, bias, turns."""
-    whole = limner.load("scenes", images=300 if options.quick else 1000)
-    held = whole.test
-    truth = frozenset((i, t) for i, t, _ in held.extra["complete"].relevant)
-    known = systems(*halves(whole), held)
-    pool = proposed(known, depth=TOP)
+    world = limner.load("scenes", images=300 if options.quick else 1000)
+    test = world.test
+    truth = frozenset((i, t) for i, t, _ in test.extra["complete"].relevant)
+    scores_by_name = systems(*halves(world), test)
+    pool = proposed(scores_by_name, depth=TOP)
     pairs = merged(pool, depth=TOP)
-    log(f"{len(held.images)} images, {len(held.texts)} texts, {len(truth):,} matches; {len(pairs):,} pairs pooled")
-    for (a, b), (tau, rank) in diversity({n: s.T.top(25) for n, s in known.items()}).items():
+    log(f"{len(test.images)} images, {len(test.texts)} texts, {len(truth):,} matches; {len(pairs):,} pairs pooled")
+    for (a, b), (tau, rank) in diversity({n: s.T.top(25) for n, s in scores_by_name.items()}).items():
         log(f"  {a} | {b}: tau-b {tau:.3f}, mean rank {rank:.2f}") if a < b else None
-    recall = recall_by_size(pool, list(known), truth)
+    recall = recall_by_size(pool, list(scores_by_name), truth)
     yield from recall_claims(recall)
-    judged = judged_pool(pool, held, Oracle(truth))
-    found = bias_by_size(known, judged, pool)
-    yield from bias_claims(found)
-    first, again = candidates(known), learning(whole, held)
+    judged = judged_pool(pool, test, Oracle(truth))
+    biases = bias_by_size(scores_by_name, judged, pool)
+    yield from bias_claims(biases)
+    first, learn_again = candidates(scores_by_name), learning(world, test)
     done = gained(first, truth)
     yield from turn_claims(done)
-    yield from cause_claims(first, truth, again)
-    yield from retrained_claims(first, truth, again, quick=options.quick)
+    yield from cause_claims(first, truth, learn_again)
+    yield from retrained_claims(first, truth, learn_again, quick=options.quick)
     if options.plot is not None:
-        draw(options.plot, recall, found, done, len(truth))
+        draw(options.plot, recall, biases, done, len(truth))
 
 
 def recall_claims(recall: Mapping[int, float]) -> Iterator[Claim]:
@@ -295,8 +307,8 @@ def recall_claims(recall: Mapping[int, float]) -> Iterator[Claim]:
     )
 
 
-def bias_claims(found: Mapping[str, Mapping[int, Bias]]) -> Iterator[Claim]:
-    for measure, sizes in found.items():
+def bias_claims(biases: Mapping[str, Mapping[int, Bias]]) -> Iterator[Claim]:
+    for measure, sizes in biases.items():
         log(
             f"bias by {measure}: "
             + ", ".join(f"{k}: {b.overall:.2f} ({b.own:.2f}/{b.others:.2f})" for k, b in sizes.items())
@@ -306,7 +318,7 @@ def bias_claims(found: Mapping[str, Mapping[int, Bias]]) -> Iterator[Claim]:
         yield Claim(
             f"bias by {measure}, four systems over one", sizes[4].overall, sizes[1].overall, "< 0.5", source="limner"
         )
-    small = sum(b.own < b.others for b in found["R@1"].values())
+    small = sum(b.own < b.others for b in biases["R@1"].values())
     yield Claim("sizes at which the self-bias by R@1 is below the non-self-bias, of 4", small, None, "== 4")
 
 
@@ -316,11 +328,11 @@ def turn_claims(done: Mapping[str, Mapping[int, Answers]]) -> Iterator[Claim]:
         one = done["one turn"][depth]
         budget = f"{len(one.right):,} answers (one turn: first {depth})"
         for name in ("2 turns, sure", "4 turns, sure", "8 turns, sure"):
-            more = done[name][depth].more_than(one)
-            what = f"{budget}: {name}, matches per 100 answers more than in one turn"
-            note = f"{more.estimate:+.1f} [{more.low:+.1f}, {more.high:+.1f}]; one turn {100 * one.right.mean():.1f}; "
+            gain = done[name][depth].more_than(one)
+            claim = f"{budget}: {name}, matches per 100 answers more than in one turn"
+            note = f"{gain.estimate:+.1f} [{gain.low:+.1f}, {gain.high:+.1f}]; one turn {100 * one.right.mean():.1f}; "
             note += f"{len(done[name][depth].right):,} were asked"
-            yield Claim(f"{what}: lower end of the 95% interval", more.low, goal="> 0", note=note)
+            yield Claim(f"{claim}: lower end of the 95% interval", gain.low, goal="> 0", note=note)
     for name in (f"4 turns, {s}" for s in STRATEGIES[1:]):
         ours, best = (sum(t.positives for t in done[each].values()) for each in (name, "4 turns, sure"))
         note = "of all four budgets; what tells most about the systems is not what finds most"
@@ -333,7 +345,7 @@ def turn_claims(done: Mapping[str, Mapping[int, Answers]]) -> Iterator[Claim]:
 def draw(
     file: Path,
     recall: Mapping[int, float],
-    found: Mapping[str, Mapping[int, Bias]],
+    biases: Mapping[str, Mapping[int, Bias]],
     done: Mapping[str, Mapping[int, Answers]],
     matches: int,
 ) -> None:
@@ -348,7 +360,7 @@ def draw(
     axes[0].plot(list(recall), [100 * v for v in recall.values()], "o-")
     axes[0].set(xlabel="systems", ylabel="matches in the pool, %", title="pooling recall", ylim=(0, None))
     for part, words in (("overall", "all"), ("own", "self"), ("others", "non-self")):
-        sizes = found["R@1"]
+        sizes = biases["R@1"]
         axes[1].plot(list(sizes), [getattr(b, part) for b in sizes.values()], "o-", label=words)
     axes[1].set(xlabel="systems that pooled", ylabel="bias, points of R@1", title="bias", ylim=(0, None))
     for name in ("one turn", "2 turns, sure", "8 turns, sure", "4 turns, unsure"):
