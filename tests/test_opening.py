@@ -114,9 +114,9 @@ def test_too_few_images_are_refused_by_shell_and_page_alike(own):
         open_system("colours", few)
     library = Library({"few": few}, {"colours": "colours"})
     loaded = library.loaded("few", patience=None)
-    assert len(loaded.held.images) == 8, "the pictures are shown all the same"
+    assert len(loaded.evaluated.images) == 8, "the pictures are shown all the same"
     with pytest.raises(LimnerError) as page:
-        ready_system(library.found["colours"], loaded, Job("open"))
+        ready_system(library.specs["colours"], loaded, Job("open"))
     assert str(page.value) == str(shell.value)
 
 
@@ -242,7 +242,7 @@ def test_the_page_searches_everything_that_was_not_trained_on(own, elsewhere, ha
 
     for systems, count in (({"a": elsewhere}, 30), ({"a": half}, 12), ({"a": half, "c": "colours"}, None)):
         library = Library({"photos": own}, {name: str(given) for name, given in systems.items()})
-        held = library.loaded("photos", patience=None).held
+        held = library.loaded("photos", patience=None).evaluated
         shared = set(held.images.ids)
         assert count in (None, len(shared))
         for name in systems:

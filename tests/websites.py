@@ -24,7 +24,7 @@ from limner.web import make_app
 from limner.web.connections import Connections, Limits, listen
 from limner.web.library import Library
 from limner.web.rate_limits import Throttle
-from limner.web.serving import run, server_of
+from limner.web.server import run, server_of
 
 EVIL = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
 PASSWORD = "correct horse battery"

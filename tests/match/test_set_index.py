@@ -558,8 +558,8 @@ def test_a_system_with_several_vectors_is_evaluated_as_an_object_and_from_an_ind
 
 def test_the_page_searches_an_index_of_several_vectors(tmp_path):
     pytest.importorskip("starlette")
-    from limner.web.indexes import ServedIndex
     from limner.web.search_request import SearchRequest
+    from limner.web.served_index import ServedIndex
 
     world, system = limner.load("scenes", images=12), Patches()
     made = index(tmp_path / "i", VectorSets.of(system.encode_sets(world.images)), world.images)

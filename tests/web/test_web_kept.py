@@ -18,7 +18,7 @@ from websites import patient
 def trained(monkeypatch):
     """How often a system was trained, a part scored, and a correction gathered."""
     from limner.systems.system_spec import SystemSpec
-    from limner.web import ready, searching
+    from limner.web import ready_system, searching
 
     counts = {"trained": 0, "scored": 0, "gathered": 0}
 
@@ -32,7 +32,7 @@ def trained(monkeypatch):
         monkeypatch.setattr(owner, method, counted)
 
     counting(SystemSpec, "trained", "trained")
-    counting(ready, "scores_of_model", "scored")
+    counting(ready_system, "scores_of_model", "scored")
     counting(searching, "_bank", "gathered")
     return counts
 

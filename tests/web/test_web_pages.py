@@ -49,7 +49,7 @@ def parts(collection):
     from limner.web.library import Loaded
 
     loaded = Loaded(collection, [find_system("colours")])
-    return [set(each.images.ids) for each in (loaded.seen, loaded.held)]
+    return [set(each.images.ids) for each in (loaded.training, loaded.evaluated)]
 
 
 @pytest.mark.parametrize(
@@ -391,7 +391,7 @@ def test_a_change_is_that_of_the_numbers_not_of_their_rounded_text():
     """33.34 and 33.46 print as 33.3 and 33.5; they differ by 0.1."""
     from limner.evaluation.measures import Measure
     from limner.evaluation.results import Result
-    from limner.web.effect import change
+    from limner.web.answer_effect import change
 
     ids = limner.Ids("ab", what="query")
     before, after = (Result("v", "i2t", Measure("R", 1), ids, np.full(2, v)) for v in (0.3334, 0.3346))

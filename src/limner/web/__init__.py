@@ -6,6 +6,6 @@ from limner.core.extras import missing
 if absent := missing("starlette", "uvicorn", "python_multipart", "sqlalchemy", "alembic", "argon2"):
     raise MissingExtra("the page", absent, "web")
 
-from limner.web.serving import Address, make_app, serve
+from limner.web.server import Address, make_app, serve
 
 __all__ = ["Address", "make_app", "serve"]

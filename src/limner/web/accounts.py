@@ -6,13 +6,14 @@ import hashlib
 import hmac
 import secrets
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from starlette.responses import RedirectResponse, Response
 
 from limner.core.errors import LimnerError
 from limner.web.judging import whole
 from limner.web.passwords import RULE, fits, hashed, random_password
-from limner.web.site import DEVICE, SESSION, Ask, page, safe_next
+from limner.web.site import DEVICE, NAME, SESSION, Ask, page, safe_next
 
 if TYPE_CHECKING:
     from limner.annotate.store.people import Annotator
@@ -35,16 +36,16 @@ def login(ask: Ask) -> Response:
     _refuse_without_team(ask)
     from limner.annotate.store.people import NAME_LENGTH, by_name, folded_name
 
-    name, there = ask.field("name").strip(), safe_next(ask.field("next", "/"))
+    name, next_page = ask.field("name").strip(), safe_next(ask.field("next", "/"))
     person = by_name(ask.site.store, name)
     device = "" if person is None else _known_device(ask, person.id)
     give_back = ask.site.turns.take(folded_name(name[:NAME_LENGTH]), ask.address, device)
     right = fits(person.password_hash if person else None, ask.field("password"))
     if person is None or not person.active or not right:
         wrong = "Wrong name or password."
-        return page(ask, "login.html", status=401, error=wrong, next=there, given=name[:NAME_LENGTH])
+        return page(ask, "login.html", status=401, error=wrong, next=next_page, given=name[:NAME_LENGTH])
     give_back()
-    return logged_in(ask, person, RedirectResponse(there, 303))
+    return logged_in(ask, person, RedirectResponse(next_page, 303))
 
 
 def logged_in(ask: Ask, person: Annotator, response: Response) -> Response:
@@ -60,12 +61,26 @@ def logged_in(ask: Ask, person: Annotator, response: Response) -> Response:
 def _known_device(ask: Ask, number: int) -> str:
     """The account and the browser if that has logged in to it before; otherwise empty."""
     device, _, mark = ask.request.cookies.get(f"{DEVICE}_{number}", "")[:200].partition(".")
-    known = f"{number} {device}"
-    return known if device and hmac.compare_digest(mark.encode(), _signed(ask, known).encode()) else ""
+    account_device = f"{number} {device}"
+    return (
+        account_device if device and hmac.compare_digest(mark.encode(), _signed(ask, account_device).encode()) else ""
+    )
 
 
 def _signed(ask: Ask, device: str) -> str:
     return hmac.new(ask.site.secret, f"device {device}".encode(errors="replace"), hashlib.sha256).hexdigest()
+
+
+def name(ask: Ask) -> Response:
+    """Stores the name of a local user."""
+    from limner.annotate.store.people import add_annotator
+
+    if ask.site.team:
+        raise LimnerError("in team mode your account identifies you")
+    chosen = add_annotator(ask.site.store, ask.field("name"), existing=True).name
+    response = RedirectResponse("/", 303)
+    ask.cookie(response, NAME, quote(chosen, safe=""), days=365)
+    return response
 
 
 def logout(ask: Ask) -> Response:
@@ -98,11 +113,13 @@ def accept(ask: Ask) -> Response:
     role = read_invite(ask.site.store, token)
     _refuse_without_team(ask)
     try:
-        made = use_invite(ask.site.store, token, name, password_hash=_new_password(ask, name))
+        annotator = use_invite(ask.site.store, token, name, password_hash=_new_password(ask, name))
     except LimnerError as error:
-        given = name[:NAME_LENGTH]
-        return page(ask, "invite.html", status=400, role=role, token=token, error=str(error), given=given, rule=RULE)
-    return logged_in(ask, made, RedirectResponse("/", 303))
+        name_sent = name[:NAME_LENGTH]
+        return page(
+            ask, "invite.html", status=400, role=role, token=token, error=str(error), given=name_sent, rule=RULE
+        )
+    return logged_in(ask, annotator, RedirectResponse("/", 303))
 
 
 def _new_password(ask: Ask, name: str) -> str:
@@ -137,34 +154,34 @@ def reset(ask: Ask) -> Response:
         chosen = _new_password(ask, name)
     except LimnerError as error:
         return page(ask, "reset.html", status=400, name=name, token=token, error=str(error), rule=RULE)
-    whose = use_reset(ask.site.store, token, password_hash=chosen)
-    return logged_in(ask, whose, RedirectResponse("/", 303))
+    annotator = use_reset(ask.site.store, token, password_hash=chosen)
+    return logged_in(ask, annotator, RedirectResponse("/", 303))
 
 
 def account_page(ask: Ask) -> Response:
     """The account page of the current user."""
     if not ask.site.team:
         return RedirectResponse("/", 303)
-    return page(ask, "account.html", error="", told="", rule=RULE)
+    return page(ask, "account.html", error="", message="", rule=RULE)
 
 
 def change_password(ask: Ask) -> Response:
     """Changes the password, and ends all other sessions."""
     from limner.annotate.store.people import set_password_hash
 
-    mine = ask.visitor.account
-    if mine is None:
+    account = ask.visitor.account
+    if account is None:
         raise LimnerError("there are no accounts here: start with --team")
-    give_back = ask.site.turns.take("", ask.address, f"session {mine.id}")
-    if not fits(mine.password_hash, ask.field("old")):
-        return page(ask, "account.html", status=401, error="That is not your password.", told="", rule=RULE)
+    give_back = ask.site.turns.take("", ask.address, f"session {account.id}")
+    if not fits(account.password_hash, ask.field("old")):
+        return page(ask, "account.html", status=401, error="That is not your password.", message="", rule=RULE)
     give_back()
     try:
-        set_password_hash(ask.site.store, mine.id, _new_password(ask, mine.name))
+        set_password_hash(ask.site.store, account.id, _new_password(ask, account.name))
     except LimnerError as error:
-        return page(ask, "account.html", status=400, error=str(error), told="", rule=RULE)
-    told = "Your password has been changed. Log in again on your other devices."
-    return logged_in(ask, mine, page(ask, "account.html", error="", told=told, rule=RULE))
+        return page(ask, "account.html", status=400, error=str(error), message="", rule=RULE)
+    message = "Your password has been changed. Log in again on your other devices."
+    return logged_in(ask, account, page(ask, "account.html", error="", message=message, rule=RULE))
 
 
 # --- what an admin does ------------------------------------------------------------------------------------------
@@ -201,7 +218,7 @@ def open_or_close(ask: Ask) -> Response:
     """Opens or closes an account."""
     from limner.annotate.store.people import set_active
 
-    number, active = _other(ask), ask.field("active") == "yes"
+    number, active = _other_account(ask), ask.field("active") == "yes"
     set_active(ask.site.store, number, active)
     return RedirectResponse("/admin#accounts", 303)
 
@@ -210,7 +227,7 @@ def change_role(ask: Ask) -> Response:
     """Changes the role of an account."""
     from limner.annotate.store.people import set_role
 
-    set_role(ask.site.store, _other(ask), ask.field("role"))
+    set_role(ask.site.store, _other_account(ask), ask.field("role"))
     return RedirectResponse("/admin#accounts", 303)
 
 
@@ -218,14 +235,14 @@ def replace_password(ask: Ask) -> Response:
     """Creates a new password for someone who has lost theirs; it is shown once."""
     from limner.annotate.store.people import annotator_of, set_password_hash
 
-    whose = annotator_of(ask.site.store, _other(ask))
-    made = random_password()
-    set_password_hash(ask.site.store, whose.id, hashed(made, name=whose.name))
+    annotator = annotator_of(ask.site.store, _other_account(ask))
+    new_password = random_password()
+    set_password_hash(ask.site.store, annotator.id, hashed(new_password, name=annotator.name))
     about = (
-        f"Give it to {whose.name}, who should change it after logging in. It is shown only now. Whoever was logged in "
-        f"as {whose.name} is logged out."
+        f"Give it to {annotator.name}, who should change it after logging in. It is shown only now. "
+        f"Whoever was logged in as {annotator.name} is logged out."
     )
-    return _once(ask, f"A new password for {whose.name}", about, password=made)
+    return _once(ask, f"A new password for {annotator.name}", about, password=new_password)
 
 
 def make_reset_link(ask: Ask) -> Response:
@@ -233,13 +250,13 @@ def make_reset_link(ask: Ask) -> Response:
     from limner.annotate.store.people import annotator_of
     from limner.annotate.store.resets import HOURS, make_reset
 
-    whose = annotator_of(ask.site.store, _other(ask))
-    token = make_reset(ask.site.store, whose.id)
+    annotator = annotator_of(ask.site.store, _other_account(ask))
+    token = make_reset(ask.site.store, annotator.id)
     about = (
-        f"Send this address to {whose.name}, who chooses a new password there. It works once, for {HOURS:g} hours, and "
-        "is shown only now. Until then the old password stays."
+        f"Send this address to {annotator.name}, who chooses a new password there. It works once, for {HOURS:g} hours, "
+        "and is shown only now. Until then the old password stays."
     )
-    return _once(ask, f"A link for {whose.name}", about, link=f"{ask.base}reset/{token}")
+    return _once(ask, f"A link for {annotator.name}", about, link=f"{ask.base}reset/{token}")
 
 
 def _once(ask: Ask, title: str, about: str, *, link: str = "", password: str = "") -> Response:
@@ -248,7 +265,7 @@ def _once(ask: Ask, title: str, about: str, *, link: str = "", password: str = "
     return page(ask, "once.html", title=title, about=about, field=field, label=label, value=link or password)
 
 
-def _other(ask: Ask) -> int:
+def _other_account(ask: Ask) -> int:
     """The id of an account other than the user's own."""
     _refuse_without_team(ask)
     number = whole(ask.field("annotator"), "annotator")

@@ -14,9 +14,9 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from limner.core.errors import LimnerError, count
 from limner.web import study_pages
 from limner.web.accounts import accounts_of
+from limner.web.answer_effect import FORMS
 from limner.web.assigning import assigned_of
-from limner.web.effect import FORMS
-from limner.web.guideline import as_lines
+from limner.web.guideline_page import as_lines
 from limner.web.jobs import Job, Pending
 from limner.web.judging import judged_collection, whole
 from limner.web.people_overview import PeopleOverview, people_of
@@ -42,7 +42,7 @@ class Work:
     """A background job started by an admin, with its result; the last one is shown."""
 
     key: Any = None
-    told: str = ""
+    message: str = ""
     failed: bool = False
 
 
@@ -65,10 +65,10 @@ def admin_page(ask: Ask, *, form: str = "", error: Exception | None = None) -> R
     from limner.annotate.store.tasks import progress
 
     site, store = ask.site, ask.site.store
-    job, told, failed = _state(ask)
+    job, message, failed = _state(ask)
     people, comparing = people_of(ask)
     scale, rules = scale_of(store), newest(store)
-    known = {
+    content = {
         "progress": progress(store),
         "counts": counts(store),
         "studies": {name: study_progress(store, name) for name in studies(store)},
@@ -78,11 +78,11 @@ def admin_page(ask: Ask, *, form: str = "", error: Exception | None = None) -> R
         "error": error,
         "sent": ask.form if form else {},
         "job": job,
-        "told": told,
+        "message": message,
         "failed": failed,
         "roles": ROLES,
         "admin": ask.visitor.may("admin"),
-        "number": _shown,
+        "number": _number_text,
         "work": _work,
         "moment": _moment,
         "forms": FORMS,
@@ -103,11 +103,11 @@ def admin_page(ask: Ask, *, form: str = "", error: Exception | None = None) -> R
         **assigned_of(ask),
         **(accounts_of(ask) if site.team else {}),
     }
-    known["live"] = job is not None or (comparing is not None and (people is None or not people.answers))
-    return page(ask, "admin.html", status=200 if error is None else status_of(error)[0], headers=None, **known)
+    content["live"] = job is not None or (comparing is not None and (people is None or not people.answers))
+    return page(ask, "admin.html", status=200 if error is None else status_of(error)[0], headers=None, **content)
 
 
-def kept(form: str, handler: Handler) -> Handler:
+def with_form(form: str, handler: Handler) -> Handler:
     """A handler of one of the page's forms: a refused one keeps its values, and the page says why beside it."""
 
     def answer(ask: Ask) -> Response:
@@ -122,11 +122,11 @@ def kept(form: str, handler: Handler) -> Handler:
 def _matrix(people: PeopleOverview | None) -> list[tuple[str, list[tuple[float, int] | None]]]:
     """Kappa of every pair of people as a square matrix; None on the diagonal and if two share no pair."""
     kappas = people.agreed.kappas if people and people.agreed else {}
-    names = sorted({name for both in kappas for name in both})
+    names = sorted({name for pair in kappas for name in pair})
     if len(names) > MOST_SQUARE:
         return []
-    known = {**kappas, **{(other, one): value for (one, other), value in kappas.items()}}
-    return [(one, [known.get((one, other)) for other in names]) for one in names]
+    kappa_of = {**kappas, **{(second, first): value for (first, second), value in kappas.items()}}
+    return [(first, [kappa_of.get((first, second)) for second in names]) for first in names]
 
 
 def _texts(ask: Ask, people: PeopleOverview | None) -> dict[str, str]:
@@ -154,7 +154,7 @@ def disagreements_page(ask: Ask) -> Response:
     )  # fmt: skip
 
 
-def _shown(value: float, digits: int = 2) -> str:
+def _number_text(value: float, digits: int = 2) -> str:
     """A number as text, or a dash if it is undefined."""
     return "–" if math.isnan(value) else f"{value:.{digits}f}"
 
@@ -189,28 +189,28 @@ def _state(ask: Ask) -> tuple[Job | None, str, bool]:
     """The running job, or the result of the last one."""
     work: Work = ask.request.app.state.work
     job = None if work.key is None else _waited(ask, work, "", lambda job: "")
-    return job, "" if job else work.told, work.failed
+    return job, "" if job else work.message, work.failed
 
 
-def _waited(ask: Ask, work: Work, what: str, make: Any) -> Job | None:
+def _waited(ask: Ask, work: Work, description: str, make: Any) -> Job | None:
     """The job, if it is still running."""
     try:
-        work.told, work.failed = str(ask.site.library.jobs.value(work.key, what, make, patience=0.2)), False
+        work.message, work.failed = str(ask.site.library.jobs.value(work.key, description, make, patience=0.2)), False
     except Pending as pending:
         return pending.job
     except (LimnerError, RuntimeError, OSError) as error:
-        work.told, work.failed = str(error), True
+        work.message, work.failed = str(error), True
     work.key = None
     return None
 
 
-def begin(ask: Ask, what: str, work: object) -> Response:
+def begin(ask: Ask, description: str, work: object) -> Response:
     """Starts a job and redirects to the page that shows its progress."""
     state: Work = ask.request.app.state.work
     if state.key is not None and _state(ask)[0] is not None:
         raise LimnerError("another job is running: send this again when it is done")
     state.key = ("admin", next(_calls))
-    _waited(ask, state, what, work)
+    _waited(ask, state, description, work)
     return RedirectResponse("/admin", 303)
 
 
@@ -221,17 +221,17 @@ def make_tasks(ask: Ask) -> Response:
     """Pools the top answers of systems and splits the pool into tasks."""
     systems = [value for value in ask.form.getlist("s") if isinstance(value, str)] or ask.site.library.names
     depth = whole(ask.field("depth") or "5", "depth", high=25)
-    most = whole(ask.field("pairs") or "180", "pairs", high=1_000_000)
+    max_pairs = whole(ask.field("pairs") or "180", "pairs", high=1_000_000)
     replication = whole(ask.field("people") or "2", "people", high=20)
     name = judged_collection(ask)
     return begin(
         ask,
         f"pooling {', '.join(systems)} on {name}",
-        lambda job: _pooled(ask, job, name, systems, depth, most, replication),
+        lambda job: _pooled(ask, job, name, systems, depth, max_pairs, replication),
     )
 
 
-def _pooled(ask: Ask, job: Job, name: str, systems: list[str], depth: int, most: int, replication: int) -> str:
+def _pooled(ask: Ask, job: Job, name: str, systems: list[str], depth: int, max_pairs: int, replication: int) -> str:
     from limner.annotate.pool import drawn, fill, waiting
     from limner.annotate.store.contents import pairs as stored_pairs
     from limner.annotate.store.contents import proposals
@@ -242,17 +242,17 @@ def _pooled(ask: Ask, job: Job, name: str, systems: list[str], depth: int, most:
     loaded = site.library.loaded(name, patience=None)
     ready = {each: site.library.system(name, each, patience=None) for each in systems}
     record_collection(ask, name, loaded, job)
-    old, room = {(each.image, each.caption) for each in stored_pairs(store)}, max(0, most - len(waiting(store)))
+    old, room = {(each.image, each.caption) for each in stored_pairs(store)}, max(0, max_pairs - len(waiting(store)))
     fill(
         store, {each: system.scores for each, system in ready.items()}, depth=depth,
         filtered=lambda pool: drawn([pair for pair in pool if pair not in old], room),
     )  # fmt: skip
-    pairs = waiting(store)[:most]
+    pairs = waiting(store)[:max_pairs]
     if not pairs:
         return "no pair is left: every pair that the systems propose to this depth is in a task"
-    near = {(each.image, each.caption) for each in proposals(store)}
-    made = add_tasks(store, cut(pairs, loaded.held.judgements, near=near), replication=replication)
-    return f"{count(len(made), 'task')} created of {count(len(pairs), 'pair')}"
+    proposed = {(each.image, each.caption) for each in proposals(store)}
+    tasks = add_tasks(store, cut(pairs, loaded.evaluated.judgements, near=proposed), replication=replication)
+    return f"{count(len(tasks), 'task')} created of {count(len(pairs), 'pair')}"
 
 
 def own_scale(ask: Ask) -> Response:
@@ -267,9 +267,9 @@ def own_scale(ask: Ask) -> Response:
 
 def make_study(ask: Ask) -> Response:
     """Creates a preference study of every pair of systems, or of rankings with known errors."""
-    how = study_pages.asked_for(ask)
+    settings = study_pages.asked_for(ask)
     name = judged_collection(ask)
-    return begin(ask, f"making a study on {name}", lambda job: study_pages.make(ask, job, how))
+    return begin(ask, f"making a study on {name}", lambda job: study_pages.make(ask, job, settings))
 
 
 # --- people -----------------------------------------------------------------------------------------------------

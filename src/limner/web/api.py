@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from limner.scores import CORRECTIONS
 from limner.web.failures import DIRECTIONS, ORDERS, with_classes
-from limner.web.search_page import asked_in
+from limner.web.search_page import parse_request
 from limner.web.search_request import BY, FOUND, MOST, MOST_FILTERS, QUERY
 from limner.web.searching import search
 from limner.web.site import Ask
@@ -28,15 +28,15 @@ def collections(ask: Ask) -> Response:
 
 def search_json(ask: Ask) -> Response:
     """The content of the search page."""
-    asked = asked_in(ask)
-    columns = search(ask.site.library, asked)
-    return JSONResponse({"direction": asked.direction, "columns": [asdict(column) for column in columns]})
+    request = parse_request(ask)
+    columns = search(ask.site.library, request)
+    return JSONResponse({"direction": request.direction, "columns": [asdict(column) for column in columns]})
 
 
 def failures_json(ask: Ask) -> Response:
     """The content of the failures page."""
     library = ask.site.library
-    collection, system = library.known(ask.get("c")), ask.get("s") or library.names[0]
+    collection, system = library.known_collection(ask.get("c")), ask.get("s") or library.names[0]
     failures = with_classes(library, collection, system, ask.get("d") or "t2i")
     start, k = ask.number("start", 0), ask.number("k", 20, low=1, high=200)
     numbers = failures.listed(ask.get("class"), ask.get("q")[:200], ask.get("order") or "query")
@@ -56,11 +56,11 @@ def failures_json(ask: Ask) -> Response:
 # --- the description --------------------------------------------------------------------------------------------
 
 
-def _words(most: int = 2000, **more: object) -> dict[str, object]:
-    return {"type": "string", "maxLength": most, "pattern": "^[^\\u0000]*$", **more}
+def _words(max_length: int = 2000, **more: object) -> dict[str, object]:
+    return {"type": "string", "maxLength": max_length, "pattern": "^[^\\u0000]*$", **more}
 
 
-def _whole(low: int, high: int) -> dict[str, object]:
+def _integer(low: int, high: int) -> dict[str, object]:
     return {"type": "integer", "minimum": low, "maximum": high}
 
 
@@ -68,11 +68,11 @@ def _in_address(name: str, schema: dict[str, object], about: str) -> dict[str, o
     return {"name": name, "in": "query", "required": False, "schema": schema, "description": about}
 
 
-_NUMBER = _whole(1, 2**31 - 1)
+_NUMBER = _integer(1, 2**31 - 1)
 _KEY = {"type": "string", "pattern": "^[A-Za-z0-9_-]{8,64}$"}
 _ACCOUNT = {"type": "string", "pattern": "^[0-9a-f]{32}$", "description": "the account that /api/mine gives"}
 _COLLECTION = _in_address("c", _words(), "collection; the first by default")
-_MILLISECONDS = _whole(0, 86_400_000)
+_MILLISECONDS = _integer(0, 86_400_000)
 _ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
 _SAVED = {
     "type": "object",
@@ -101,25 +101,28 @@ def _object(needed: tuple[str, ...], **fields: object) -> dict[str, object]:
 def _operation(
     about: str, *, role: str, address: tuple[object, ...] = (), sent: object = None, gives: object = None
 ) -> object:
-    told = {"200": ("done", gives or {"type": "object"}), "202": ("not ready yet: try again", {"type": "object"})}
+    success = {"200": ("done", gives or {"type": "object"}), "202": ("not ready yet: try again", {"type": "object"})}
     wrong = ("400", "401", "403", "404", "409", "413", "415", "422")
-    found: dict[str, object] = {
+    operation: dict[str, object] = {
         "summary": about,
         "description": f"for the role {role}",
         "parameters": list(address),
         "responses": {
             status: {"description": words, "content": {"application/json": {"schema": schema}}}
-            for status, (words, schema) in {**told, **dict.fromkeys(wrong, ("refused, with a message", _ERROR))}.items()
+            for status, (words, schema) in {
+                **success,
+                **dict.fromkeys(wrong, ("refused, with a message", _ERROR)),
+            }.items()
         },
     }
     if sent is not None:
-        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": sent}}}
-    return found
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": sent}}}
+    return operation
 
 
 def _parts() -> dict[str, object]:
     """An answer to a question of a study: a name, words, a number or a list of names for each part of the form."""
-    value = {"anyOf": [_words(500), _whole(0, 100), {"type": "array", "items": _words(100), "maxItems": 100}]}
+    value = {"anyOf": [_words(500), _integer(0, 100), {"type": "array", "items": _words(100), "maxItems": 100}]}
     names = {"pattern": "^[a-z][a-z0-9_]{0,39}$"}
     return {"type": "object", "propertyNames": names, "additionalProperties": value, "maxProperties": 20}
 
@@ -145,7 +148,7 @@ def _search_words(corrections: Iterable[str]) -> tuple[object, ...]:
         _in_address("fix", fixes, "a correction, in addition to the plain scores"),
         _in_address("by", {"type": "string", "enum": ["", *BY]}, "what to rank by: vectors, words (BM25) or hybrid"),
         _in_address("where", filters, "filters, field:value; -field:value for others"),
-        _in_address("k", _whole(1, MOST), "how many"),
+        _in_address("k", _integer(1, MOST), "how many"),
     )
 
 
@@ -160,8 +163,8 @@ def _failure_words() -> tuple[object, ...]:
         _in_address(
             "order", {"type": "string", "enum": ["", *ORDERS]}, "far: the worst rank of the relevant item first"
         ),
-        _in_address("start", _whole(0, 1_000_000), "number of results to skip"),
-        _in_address("k", _whole(1, 200), "how many"),
+        _in_address("start", _integer(0, 1_000_000), "number of results to skip"),
+        _in_address("k", _integer(1, 200), "how many"),
     )
 
 
@@ -174,8 +177,8 @@ def _answer(scale: Scale, versions: Iterable[str]) -> dict[str, object]:
         reasons=reasons, comment=_words(500), milliseconds=_MILLISECONDS,
         guideline={"type": "string", "enum": ["", *versions]}, assignment=_NUMBER,
     )  # fmt: skip
-    sure = {"properties": {"grade": {"enum": [value for value in scale.by_value if not scale.asks(value)]}}}
-    return answer | {"if": sure, "then": {"properties": {"reasons": {"maxItems": 0}}}}
+    certain = {"properties": {"grade": {"enum": [value for value in scale.by_value if not scale.asks(value)]}}}
+    return answer | {"if": certain, "then": {"properties": {"reasons": {"maxItems": 0}}}}
 
 
 def description(

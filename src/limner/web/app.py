@@ -9,6 +9,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
@@ -17,23 +18,23 @@ from limner.core.errors import LimnerError
 from limner.web import (
     accounts,
     admin,
+    answer_effect,
     api,
     assigning,
-    details,
-    effect,
     estimating,
-    guideline,
+    failure_pages,
+    guideline_page,
+    item_page,
     judging,
-    mapping,
-    pages,
+    map_page,
     search_page,
     side_by_side,
     study_pages,
-    wins,
+    system_wins,
 )
 from limner.web.jobs import Pending
 from limner.web.security import Guard, checked_proxies, names_of
-from limner.web.site import HERE, Site, endpoint, failed, open_endpoint
+from limner.web.site import HERE, PAGES, Ask, Site, endpoint, failed, open_endpoint, page
 
 
 def application(site: Site, *, hosts: Sequence[str] = (), proxies: Sequence[str] = ()) -> Starlette:
@@ -73,41 +74,50 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     app.state.site.close()
 
 
+def home(ask: Ask) -> Response:
+    """The home page; it loads nothing."""
+    library = ask.site.library
+    about = {path: words for path, _, _, words in PAGES}
+    looks = ask.visitor.may("reviewer")
+    systems = library.names if library.collections else []  # an index is searched with its own model
+    return page(ask, "home.html", about=about, collections=library.searchable, systems=systems, looks=looks)
+
+
 def routes() -> list[BaseRoute]:
     """Every address."""
     looking = [
-        Route("/", endpoint(pages.home)),
-        Route("/name", open_endpoint(pages.name), methods=["POST"]),
+        Route("/", endpoint(home)),
+        Route("/name", open_endpoint(accounts.name), methods=["POST"]),
         Route("/search", endpoint(search_page.search_page, role="reviewer"), methods=["GET"]),
         Route("/search", endpoint(search_page.send_image, role="reviewer"), methods=["POST"]),
-        Route("/item", endpoint(details.item_page, role="reviewer")),
+        Route("/item", endpoint(item_page.item_page, role="reviewer")),
         Route("/compare", endpoint(side_by_side.compare, role="reviewer")),
-        Route("/wins", endpoint(wins.wins_page, role="reviewer")),
+        Route("/wins", endpoint(system_wins.wins_page, role="reviewer")),
         Route("/slices", endpoint(side_by_side.slices_page, role="reviewer")),
-        Route("/failures", endpoint(pages.failures_page, role="reviewer")),
-        Route("/failure", endpoint(pages.failure_page, role="reviewer")),
-        Route("/map", endpoint(mapping.map_page, role="reviewer")),
-        Route("/map/points", endpoint(mapping.map_points, role="reviewer")),
-        Route("/map/label", endpoint(mapping.label_region, role="admin"), methods=["POST"]),
-        Route("/map/{part}", open_endpoint(mapping.map_part)),
+        Route("/failures", endpoint(failure_pages.failures_page, role="reviewer")),
+        Route("/failure", endpoint(failure_pages.failure_page, role="reviewer")),
+        Route("/map", endpoint(map_page.map_page, role="reviewer")),
+        Route("/map/points", endpoint(map_page.map_points, role="reviewer")),
+        Route("/map/label", endpoint(map_page.label_region, role="admin"), methods=["POST"]),
+        Route("/map/{part}", open_endpoint(map_page.map_part)),
         Route("/image", endpoint(search_page.image)),
         Route("/upload/{key}", endpoint(search_page.sent_image, role="reviewer")),
     ]
     people = [
         Route("/login", open_endpoint(accounts.login_page), methods=["GET"]),
-        Route("/login", open_endpoint(accounts.login, apart=True), methods=["POST"]),
+        Route("/login", open_endpoint(accounts.login, in_pool=True), methods=["POST"]),
         Route("/logout", open_endpoint(accounts.logout), methods=["POST"]),
         Route("/invite/{token}", open_endpoint(accounts.invitation), methods=["GET"]),
-        Route("/invite/{token}", open_endpoint(accounts.accept, apart=True), methods=["POST"]),
+        Route("/invite/{token}", open_endpoint(accounts.accept, in_pool=True), methods=["POST"]),
         Route("/reset/{token}", open_endpoint(accounts.reset_page), methods=["GET"]),
-        Route("/reset/{token}", open_endpoint(accounts.reset, apart=True), methods=["POST"]),
+        Route("/reset/{token}", open_endpoint(accounts.reset, in_pool=True), methods=["POST"]),
         Route("/account", endpoint(accounts.account_page), methods=["GET"]),
-        Route("/account", endpoint(accounts.change_password, apart=True), methods=["POST"]),
+        Route("/account", endpoint(accounts.change_password, in_pool=True), methods=["POST"]),
     ]
     judged = [
         Route("/judge", endpoint(judging.judge_page), methods=["GET"]),
         Route("/judge", endpoint(judging.judge_form), methods=["POST"]),
-        Route("/practice", endpoint(guideline.practice_page)),
+        Route("/practice", endpoint(guideline_page.practice_page)),
         Route("/captions", endpoint(study_pages.captions_page), methods=["GET"]),
         Route("/captions", endpoint(study_pages.captions_form), methods=["POST"]),
         Route("/study", endpoint(study_pages.study_page), methods=["GET"]),
@@ -123,20 +133,24 @@ def _admins() -> list[BaseRoute]:
     return [
         Route("/admin", endpoint(admin.admin_page, role="reviewer")),
         Route("/estimate", endpoint(estimating.estimate_page, role="reviewer")),
-        Route("/admin/effect", endpoint(effect.effect_page, role="reviewer")),
+        Route("/admin/effect", endpoint(answer_effect.effect_page, role="reviewer")),
         Route("/admin/disagreements", endpoint(admin.disagreements_page, role="reviewer")),
-        Route("/admin/export", endpoint(effect.export_file, role="admin")),
-        Route("/admin/tasks", endpoint(admin.kept("make", admin.make_tasks), role="admin"), methods=["POST"]),
-        Route("/admin/study", endpoint(admin.kept("study", admin.make_study), role="admin"), methods=["POST"]),
+        Route("/admin/export", endpoint(answer_effect.export_file, role="admin")),
+        Route("/admin/tasks", endpoint(admin.with_form("make", admin.make_tasks), role="admin"), methods=["POST"]),
+        Route("/admin/study", endpoint(admin.with_form("study", admin.make_study), role="admin"), methods=["POST"]),
         Route("/admin/invite", endpoint(accounts.make_invitation, role="admin"), methods=["POST"]),
         Route("/admin/revoke", endpoint(accounts.revoke_invitation, role="admin"), methods=["POST"]),
         Route("/admin/account", endpoint(accounts.open_or_close, role="admin"), methods=["POST"]),
         Route("/admin/role", endpoint(accounts.change_role, role="admin"), methods=["POST"]),
-        Route("/admin/password", endpoint(accounts.replace_password, role="admin", apart=True), methods=["POST"]),
+        Route("/admin/password", endpoint(accounts.replace_password, role="admin", in_pool=True), methods=["POST"]),
         Route("/admin/reset", endpoint(accounts.make_reset_link, role="admin"), methods=["POST"]),
-        Route("/admin/assign", endpoint(admin.kept("assigned", assigning.assign), role="admin"), methods=["POST"]),
-        Route("/admin/scale", endpoint(admin.kept("scale", admin.own_scale), role="admin"), methods=["POST"]),
-        Route("/admin/guideline", endpoint(admin.kept("guideline", guideline.edit), role="admin"), methods=["POST"]),
+        Route("/admin/assign", endpoint(admin.with_form("assigned", assigning.assign), role="admin"), methods=["POST"]),
+        Route("/admin/scale", endpoint(admin.with_form("scale", admin.own_scale), role="admin"), methods=["POST"]),
+        Route(
+            "/admin/guideline",
+            endpoint(admin.with_form("guideline", guideline_page.edit), role="admin"),
+            methods=["POST"],
+        ),
         Route("/admin/aside", endpoint(admin.aside, role="admin"), methods=["POST"]),
         Route("/admin/review", endpoint(admin.review_task, role="reviewer"), methods=["POST"]),
     ]

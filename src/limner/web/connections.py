@@ -186,9 +186,9 @@ class Connections:
     async def sweep(self) -> None:
         """Drops connections that timed out."""
         self._forget_gone()
-        now = self.clock()
+        time_now = self.clock()
         for each in self.open:
-            if each.deadline(self.limits) <= now:
+            if each.deadline(self.limits) <= time_now:
                 self._drop(each)
 
     def _drop(self, connection: Connection) -> None:
@@ -299,17 +299,17 @@ def listen(host: str, port: int, connections: Connections) -> Gate:
     return gate
 
 
-def affordable(wanted: int = DESCRIPTORS) -> Limits:
+def affordable(descriptors: int = DESCRIPTORS) -> Limits:
     """Limits that fit the available file descriptors, after requesting more of them from the system."""
     try:
         import resource
     except ImportError:  # not a Unix: no such limit, but one of `select`
         return Limits(most=SELECTABLE)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < descriptors:
+        soft = descriptors if hard == resource.RLIM_INFINITY else min(descriptors, hard)
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    most = Limits.most if soft == resource.RLIM_INFINITY else min(Limits.most, max(16, soft - RESERVED))
-    return Limits(most=most)
+    limit = Limits.most if soft == resource.RLIM_INFINITY else min(Limits.most, max(16, soft - RESERVED))
+    return Limits(most=limit)

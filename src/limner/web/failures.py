@@ -14,7 +14,7 @@ from limner.evaluation.reports.page.failures import size_of
 from limner.systems.system_spec import OpenSystem
 from limner.web.jobs import NOTICED, Job
 from limner.web.library import Library
-from limner.web.loaded import Loaded
+from limner.web.loaded_collection import Loaded
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -199,7 +199,7 @@ def with_classes(
     def work(job: Job) -> ExplainedFailures:
         from limner.explain.embedding_map import classified
 
-        found = classified(failed.found, loaded.held, loaded.whole, progress=job)
+        found = classified(failed.found, loaded.evaluated, loaded.whole, progress=job)
         return replace(failed, labels={query: frozenset({name}) for query, name in found.items()})
 
     what = f"reading the captions of the failures of {system} for their classes"
@@ -211,7 +211,7 @@ def with_classes(
 def _explained(ready: OpenSystem, loaded: Loaded, direction: str, job: Job) -> ExplainedFailures:
     from limner.explain.failures import explain, failures
 
-    held = loaded.held
+    held = loaded.evaluated
     scores = ready.scores.T if direction == "t2i" else ready.scores
     found = failures(scores, held, direction=direction, judgements=held.judgements.name)
     distances = _distances(scores, held, direction, [failure.query for failure in found], job)
@@ -299,7 +299,7 @@ def _whole(brief: Story, failures: ExplainedFailures, number: int, loaded: Loade
     failure = failures.found[number]
     sides = (failure.truth, failure.returned)
     if failures.explained is None:
-        part = loaded.held.restrict(list(dict.fromkeys(sides)))
+        part = loaded.evaluated.restrict(list(dict.fromkeys(sides)))
         done, agreement = explain([failure], part), None
         each = done.agreements[0]
     else:
@@ -313,7 +313,7 @@ def _whole(brief: Story, failures: ExplainedFailures, number: int, loaded: Loade
 
 def _captions(loaded: Loaded, image: str) -> list[str]:
     """The captions of an image."""
-    held = loaded.held
+    held = loaded.evaluated
     pairs = held.judged(held.judgements.name, "i2t").relevant
     place = pairs.queries.index(image)
     columns = pairs.columns[pairs.indptr[place] : pairs.indptr[place + 1]]
@@ -330,7 +330,7 @@ def _boxes(done: Explanations, image: str, agreement: ConceptAgreement) -> list[
 
 
 def _panel(image: str, loaded: Loaded, boxes: Sequence[tuple[str, tuple[float, ...], bool]]) -> FailurePanel:
-    width, height = size_of(loaded.held, image)
+    width, height = size_of(loaded.evaluated, image)
     drawn = [_within(name, box, common, width, height) for name, box, common in boxes]
     return FailurePanel(image, width, height, drawn)
 

@@ -15,39 +15,39 @@ if TYPE_CHECKING:
     from limner.web.library import Library
 
 
-def sure_order(
-    library: Library, ready: OpenSystem, asked: SearchRequest, row: FloatArray, order: IntArray
+def promised_order(
+    library: Library, ready: OpenSystem, request: SearchRequest, row: FloatArray, order: IntArray
 ) -> tuple[IntArray, str]:
     """The positions that pass the cut-off, in the same order, and the guarantee as a sentence.
 
     Args:
         library: Caches the calibration.
         ready: The system on the searched part.
-        asked: The request, with its precision.
+        request: The request, with its precision.
         row: The scores of the query.
         order: Positions of all searched items, best first.
     """
     from limner.search.cut_off import NEIGHBOURS
 
-    known = _calibration(library, ready, asked)
+    known = _calibration(library, ready, request)
     cut_off: CutOff = library.jobs.value(
-        ("cut-off", asked.collection, asked.split, ready.name, asked.direction, asked.precision, asked.k),
+        ("cut-off", request.collection, request.split, ready.name, request.direction, request.precision, request.k),
         f"computing the cut-off of {ready.name}",
-        lambda job: known.cut_off(float(asked.precision or 0), k=asked.k, lowest=LOWEST_PROMISE),
+        lambda job: known.cut_off(float(request.precision or 0), k=request.k, lowest=LOWEST_PROMISE),
         patience=NOTICED,
     )
-    pool = ready.collection.images if asked.finds_images else ready.collection.texts
-    first = order[: max(asked.k, NEIGHBOURS)]
+    pool = ready.collection.images if request.finds_images else ready.collection.texts
+    first = order[: max(request.k, NEIGHBOURS)]
     return first[known.sure([pool.ids[int(place)] for place in first], row[first], cut_off)], str(cut_off)
 
 
-def _calibration(library: Library, ready: OpenSystem, asked: SearchRequest) -> Calibration:
+def _calibration(library: Library, ready: OpenSystem, request: SearchRequest) -> Calibration:
     """The calibration from judged queries about images that the system was not trained on, computed once."""
     from limner.search import calibrate, judged_queries
 
     def work(job: Job) -> Calibration:
-        scores = ready.scores.T if asked.direction == "t2i" else ready.scores
-        right, images = judged_queries(ready.collection, asked.direction)
+        scores = ready.scores.T if request.direction == "t2i" else ready.scores
+        right, images = judged_queries(ready.collection, request.direction)
         unseen = library.unseen(ready)
         rows = [row for row, image in enumerate(images) if image in unseen]
         if not rows:
@@ -60,7 +60,7 @@ def _calibration(library: Library, ready: OpenSystem, asked: SearchRequest) -> C
         return calibrate(scores.restrict(queries=queries), right.restrict(queries=queries), images=labels, progress=job)
 
     return library.jobs.value(
-        ("calibration", asked.collection, asked.split, ready.name, asked.direction),
+        ("calibration", request.collection, request.split, ready.name, request.direction),
         f"calibrating {ready.name} with judged queries",
         work,
         patience=NOTICED,

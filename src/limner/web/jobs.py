@@ -60,9 +60,9 @@ class Job(Progress):
         return self
 
     @contextmanager
-    def stage(self, what: str) -> Iterator[Progress]:
+    def stage(self, description: str) -> Iterator[Progress]:
         """Description of the next step of the work, and its progress callback."""
-        yield self.step(what)
+        yield self.step(description)
 
     def run(self, work: Callable[[Job], object]) -> None:
         """Runs the work and stores its result or error."""
@@ -84,34 +84,34 @@ class Jobs:
         self._lock = threading.Lock()
 
     def value(
-        self, key: Hashable, what: str, work: Callable[[Job], Result], *, patience: float | None = PATIENCE
+        self, key: Hashable, description: str, work: Callable[[Job], Result], *, patience: float | None = PATIENCE
     ) -> Result:
         """The result of a job.
 
         Args:
             key: Identifies the job; equal keys are the same job.
-            what: Description of the work.
+            description: Description of the work.
             work: Called with its job, once, in its own thread.
             patience: Seconds to wait; None to wait until it is done.
 
         Raises:
             Pending: If it is not done in that time.
         """
-        job = self._begun(key, what, work)
+        job = self._begun(key, description, work)
         if not job.finished.wait(patience):
             raise Pending(job)
         if job.error is not None:
             self._forget(key, job)
             if isinstance(job.error, (LimnerError, OSError, Pending)):
                 raise job.error
-            raise RuntimeError(f"{what} failed: {type(job.error).__name__}: {job.error}") from job.error
-        found: Result = job.value
-        return found
+            raise RuntimeError(f"{description} failed: {type(job.error).__name__}: {job.error}") from job.error
+        result: Result = job.value
+        return result
 
-    def _begun(self, key: Hashable, what: str, work: Callable[[Job], object]) -> Job:
+    def _begun(self, key: Hashable, description: str, work: Callable[[Job], object]) -> Job:
         with self._lock:
             if key not in self._jobs:
-                job = self._jobs[key] = Job(what)
+                job = self._jobs[key] = Job(description)
                 threading.Thread(target=job.run, args=(work,), daemon=True).start()
             return self._jobs[key]
 
@@ -128,13 +128,19 @@ class Jobs:
                 del self._jobs[key]
 
     def latest(
-        self, key: Hashable, what: str, state: Callable[[], Hashable], make: Callable[[], Result], *, patience: float
+        self,
+        key: Hashable,
+        description: str,
+        state: Callable[[], Hashable],
+        make: Callable[[], Result],
+        *,
+        patience: float,
     ) -> tuple[Result | None, Job | None]:
         """The latest result of a job that runs again when its data has changed, and the running job if it is outdated.
 
         Args:
             key: Identifies the job.
-            what: Description of the work.
+            description: Description of the work.
             state: The state of the data now.
             make: Computes the result.
             patience: Seconds to wait for the first result; there is no wait for newer ones.
@@ -147,7 +153,7 @@ class Jobs:
             if key in self._latest and self._latest[key][0] == state():
                 break
             try:
-                self._latest[key] = self.value(key, what, work, patience=seconds)
+                self._latest[key] = self.value(key, description, work, patience=seconds)
             except Pending as pending:
                 return self._latest.get(key, (None, None))[1], pending.job
             self.forget(key)

@@ -123,7 +123,9 @@ def judged_collection(ask: Ask) -> str:
     kept = site.store.setting("collection") or {}
     specs = tuple(filter(None, (kept.get("spec"), kept.get("name"))))
     served = site.library.collections
-    return next((name for name in served if name in specs or served[name] in specs), site.library.known(None))
+    return next(
+        (name for name in served if name in specs or served[name] in specs), site.library.known_collection(None)
+    )
 
 
 def image_url_of(collection: str, item: Item) -> str:

@@ -75,11 +75,11 @@ class KeptSystems:
             except LimnerError as error:
                 _log.warning("what was kept is damaged and is made again: %s", error)
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-        made = make()
+        new = make()
         with suppress(LimnerError, OSError):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write(made, path)
-        return made
+            write(new, path)
+        return new
 
     def model(self, key: str | None, make: Callable[[], Any]) -> Any:
         """A trained system."""
@@ -115,9 +115,9 @@ def key_of(*parts: str | bytes) -> str:
     return digest.hexdigest()
 
 
-def data_key(whole: Collection, progress: ProgressLike = None) -> str | None:
+def data_key(collection: Collection, progress: ProgressLike = None) -> str | None:
     """A key of a collection: the bytes of its images, its texts, judgements and splits; None if an image is missing."""
-    images, texts = whole.images, whole.texts
+    images, texts = collection.images, collection.texts
     try:
         contents = [
             content_key(images.values[row], kind="image", name=images.ids[row])
@@ -127,9 +127,9 @@ def data_key(whole: Collection, progress: ProgressLike = None) -> str | None:
         return None
     judgements = (
         key_of(name, *(each.tobytes() for each in (pairs.rows, pairs.columns, pairs.grades)))
-        for name, pairs in sorted(whole.all_judgements.items())
+        for name, pairs in sorted(collection.all_judgements.items())
     )
-    splits = (key_of(name, *ids) for name, ids in sorted(whole.splits.items()))
+    splits = (key_of(name, *ids) for name, ids in sorted(collection.splits.items()))
     lists = (images.ids, contents, texts.ids, map(str, texts.values), judgements, splits)
     return key_of(*(key_of(*each) for each in lists))
 
@@ -138,7 +138,7 @@ def system_key(recipe: str | None, data: str | None, parts: Division, features: 
     """A key of a system that is trained now; None if its name and options do not tell how it is made.
 
     Args:
-        recipe: See `limner.web.ready.recipe_of`.
+        recipe: See `limner.web.ready_system.recipe_of`.
         data: See `data_key`.
         parts: The training items and the held-out items.
         features: Image vectors that it is trained on.

@@ -16,12 +16,12 @@ from limner.scores import CORRECTIONS, correction
 from limner.systems.opening import features_of, find_system
 from limner.systems.system_files import ScoreFile
 from limner.systems.system_spec import OpenSystem, SystemSpec
-from limner.web.indexes import ServedIndex
 from limner.web.jobs import NOTICED, PATIENCE, Job, Jobs, Pending
 from limner.web.kept_systems import KeptSystems
-from limner.web.loaded import Loaded
-from limner.web.ready import ReadySystem, ready_system
+from limner.web.loaded_collection import Loaded
+from limner.web.ready_system import ReadySystem, ready_system
 from limner.web.search_request import ALL, HELD_OUT
+from limner.web.served_index import ServedIndex
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -71,10 +71,10 @@ class Library:
             correction(name)
         self.jobs, self.kept = Jobs(), KeptSystems(cache)
         if features is not None:
-            features_of(list(self.found.values()), features)  # refused if no system accepts features
+            features_of(list(self.specs.values()), features)  # refused if no system accepts features
 
     @cached_property
-    def found(self) -> dict[str, SystemSpec]:
+    def specs(self) -> dict[str, SystemSpec]:
         """The systems by name."""
         specs = {name: find_system(each, trust=self.trust) for name, each in self.systems.items()}
         specs |= {name: find_system(ScoreFile(file)) for name, file in self.matrices.items()}
@@ -85,7 +85,7 @@ class Library:
         """All systems, trained or given."""
         return [*self.systems, *self.matrices]
 
-    def known(self, collection: str | None) -> str:
+    def known_collection(self, collection: str | None) -> str:
         """The name of a collection; the first by default."""
         if not self.collections:
             raise LimnerError("this page needs a collection, but only an index is served: name a collection too")
@@ -135,25 +135,25 @@ class Library:
 
     def loaded(self, name: str, *, patience: float | None = NOTICED) -> Loaded:
         """A collection, loaded on first use."""
-        given = self.collections[self.known(name)]
+        source = self.collections[self.known_collection(name)]
 
         def work(job: Job) -> Loaded:
             from limner.core.collection import Collection
             from limner.datasets import load
 
-            whole = given if isinstance(given, Collection) else load(given, **self.options)
-            return Loaded(whole, list(self.found.values()))
+            collection = source if isinstance(source, Collection) else load(source, **self.options)
+            return Loaded(collection, list(self.specs.values()))
 
         return self.jobs.value(("collection", name), f"loading {name}", work, patience=patience)
 
     def ready(self, collection: str, name: str, *, patience: float | None = PATIENCE) -> ReadySystem:
         """A system with its model, loaded or trained on first use."""
         self.known_system(name)
-        loaded, system = self.loaded(collection), self.found[name]
+        loaded, system = self.loaded(collection), self.specs[name]
         return self.jobs.value(
             ("model", collection, name),
             f"{'training' if system.is_trained_now else 'loading'} {name}",
-            lambda job: ready_system(system, loaded, job, features=self.features, kept=self.kept),
+            lambda job: ready_system(system, loaded, job, features=self.features, cache=self.kept),
             patience=patience,
         )
 
@@ -177,16 +177,16 @@ class Library:
 
     def unseen(self, opened: OpenSystem) -> frozenset[str]:
         """The images of an open system that it was not trained on, as far as that is recorded."""
-        images, record = opened.collection.images.ids, self.found[opened.name].trained_on
+        images, record = opened.collection.images.ids, self.specs[opened.name].trained_on
         if opened.training is not None:
             return frozenset(key for key in images if key not in opened.training.images.ids)
         saw = np.zeros(len(images), dtype=bool) if record is None else record.saw(opened.collection)
-        return frozenset(key for key, was_seen in zip(images, saw, strict=True) if not was_seen)
+        return frozenset(key for key, in_training in zip(images, saw, strict=True) if not in_training)
 
     def warm(self) -> None:
         """Loads all saved models in the background, so that the first visitor does not wait; nothing is trained."""
         for collection in self.collections:
-            for name, system in self.found.items():
+            for name, system in self.specs.items():
                 if not system.is_trained_now:
                     with suppress(Pending, LimnerError):  # reported when it is requested
                         self.system(collection, name, split=ALL, patience=0.0)

@@ -50,14 +50,14 @@ def hashed(password: str, *, name: str) -> str:
     return hasher().hash(password)
 
 
-def fits(kept: str | None, password: str) -> bool:
+def fits(password_hash: str | None, password: str) -> bool:
     """Whether a password matches a hash; takes the same time if there is no hash."""
     from argon2.exceptions import InvalidHashError, VerificationError
 
     if len(password) > MOST:
         return False
     try:
-        return hasher().verify(kept or _nobody(), password) and kept is not None
+        return hasher().verify(password_hash or _nobody(), password) and password_hash is not None
     except (VerificationError, InvalidHashError):
         return False
 

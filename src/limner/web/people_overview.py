@@ -65,10 +65,10 @@ def _overview(store: Store) -> PeopleOverview:
     from limner.annotate.store.answers import answers
     from limner.annotate.store.tasks import progress
 
-    given = answers(store)
-    several = len({answer.annotator for answer in given}) > 1
-    agreed = agreement(given, samples=SAMPLES) if several else None
-    pace = throughput(given, asked=progress(store)["asked"], now=store.now())
-    people = annotator_table(given), review_queue(store, given), agreed
-    comments = [answer for answer in reversed(given) if answer.comment]
-    return PeopleOverview(len(given), *people, disagreements(given), pace, comments)
+    all_answers = answers(store)
+    several = len({answer.annotator for answer in all_answers}) > 1
+    agreed = agreement(all_answers, samples=SAMPLES) if several else None
+    pace = throughput(all_answers, asked=progress(store)["asked"], now=store.now())
+    people = annotator_table(all_answers), review_queue(store, all_answers), agreed
+    comments = [answer for answer in reversed(all_answers) if answer.comment]
+    return PeopleOverview(len(all_answers), *people, disagreements(all_answers), pace, comments)

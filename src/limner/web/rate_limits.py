@@ -44,14 +44,14 @@ class Throttle:
     def take(self, key: str) -> float:
         """Takes one attempt and returns 0; or takes none and returns the seconds until one is allowed."""
         with self._lock:
-            now = self.clock()
-            until = max(self._until.get(key, now), now)
-            wait = round(until - now - (self.burst - 1) * self.every, 3)  # milliseconds
+            time_now = self.clock()
+            until = max(self._until.get(key, time_now), time_now)
+            wait = round(until - time_now - (self.burst - 1) * self.every, 3)  # milliseconds
             if wait > 0:
                 return wait
             self._until[key] = until + self.every
             if len(self._until) > self._most:
-                self._until = {each: until for each, until in self._until.items() if until > now}
+                self._until = {each: until for each, until in self._until.items() if until > time_now}
                 self._most = max(1024, 2 * len(self._until))
             return 0.0
 

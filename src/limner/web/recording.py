@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from limner.web.jobs import Job
-    from limner.web.loaded import Loaded
+    from limner.web.loaded_collection import Loaded
     from limner.web.site import Ask
 
 
@@ -15,8 +15,8 @@ def record_collection(ask: Ask, name: str, loaded: Loaded, job: Job) -> None:
     from limner.annotate.store.contents import add_collection
 
     store, library = ask.site.store, ask.site.library
-    given = library.collections[name]
-    add_collection(store, loaded.held, spec=given if isinstance(given, str) else name, progress=job)
-    if isinstance(given, str):
+    source = library.collections[name]
+    add_collection(store, loaded.evaluated, spec=source if isinstance(source, str) else name, progress=job)
+    if isinstance(source, str):
         split = (store.setting("loading") or {}).get("split")  # of a store that `limner annotate pool` made
         store.set("loading", {"options": library.options, "split": split})

@@ -99,14 +99,14 @@ class SearchRequest:
         return self.by_image != self.finds_images
 
     @property
-    def is_sure(self) -> bool:
+    def has_promise(self) -> bool:
         """Whether only answers of a promised precision are shown."""
         return self.precision is not None and self.crosses
 
     @property
     def corrects(self) -> bool:
         """Whether a second list with the correction is shown."""
-        return bool(self.correction) and self.crosses and self.by != "words" and not self.is_sure
+        return bool(self.correction) and self.crosses and self.by != "words" and not self.has_promise
 
     @property
     def empty(self) -> bool:

@@ -144,9 +144,9 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         headers = Headers(scope=scope)
-        if _name(_only(headers, "host")) not in self.hosts | _asked_at(scope):
-            told = "this server does not accept that host name: use the address it shows, or start it with --url"
-            return PlainTextResponse(told, 421)
+        if _name(_only(headers, "host")) not in self.hosts | _local_address(scope):
+            message = "this server does not accept that host name: use the address it shows, or start it with --url"
+            return PlainTextResponse(message, 421)
         if scope["method"] not in SAFE and not same_site(headers, self.site):
             return PlainTextResponse("refused: the request comes from another site", 403)
         length = headers.get("content-length", "0")
@@ -161,7 +161,7 @@ class Guard:
         return _name(_only(Headers(scope=scope), "host")) not in LOCAL_HOSTS
 
 
-def _asked_at(scope: Scope) -> frozenset[str]:
+def _local_address(scope: Scope) -> frozenset[str]:
     """The local address of the connection: a `Host` header with this address cannot come from DNS rebinding."""
     server = scope.get("server")
     try:

@@ -71,15 +71,15 @@ class ServedImages:
                 return self._held[key]
         return self._remember(key, encoded(opened(image, SIZES[size])))
 
-    def _remember(self, key: tuple[str, str, str], made: EncodedImage) -> EncodedImage:
+    def _remember(self, key: tuple[str, str, str], encoded_image: EncodedImage) -> EncodedImage:
         with self._lock:
             if key not in self._held:
-                self._held[key] = made
-                self._size += len(made.data)
+                self._held[key] = encoded_image
+                self._size += len(encoded_image.data)
             while self._size > self._limit and len(self._held) > 1:
                 _, old = self._held.popitem(last=False)
                 self._size -= len(old.data)
-        return made
+        return encoded_image
 
 
 def of_collection(name: str, collection: Collection) -> Opener:
@@ -145,11 +145,11 @@ def bare(image: Image) -> Image:
 class Uploads:
     """The most recent uploads, in memory, each under an unguessable name."""
 
-    def __init__(self, most: int = KEPT) -> None:
+    def __init__(self, limit: int = KEPT) -> None:
         """Holds nothing."""
         self._held: OrderedDict[str, bytes] = OrderedDict()
         self._lock = threading.Lock()
-        self._most = most
+        self._most = limit
 
     def keep(self, data: bytes) -> str:
         """Checks an image and keeps a new copy of it; the oldest one is dropped if there are too many."""

@@ -72,14 +72,14 @@ class CollectionTable:
 
 def report_of(library: Library, collection: str, system: str, correction: str = "") -> Report:
     """The report of a system on a collection, computed once."""
-    ready, held = library.system(collection, system), library.loaded(collection).held
+    ready, evaluated = library.system(collection, system), library.loaded(collection).evaluated
     name = f"{system} with {correction}" if correction else system
 
     def work(job: Job) -> Report:
         from limner.evaluation.evaluate import evaluate
 
         scores = ready.scores.correct(correction) if correction else ready.scores
-        return evaluate(scores, held, direction="i2t", measures=MEASURES, name=name, progress=job)
+        return evaluate(scores, evaluated, direction="i2t", measures=MEASURES, name=name, progress=job)
 
     return library.jobs.value(
         ("report", collection, system, correction), f"measuring {name} on {collection}", work, patience=NOTICED
@@ -88,7 +88,7 @@ def report_of(library: Library, collection: str, system: str, correction: str = 
 
 def comparison_of(library: Library, collection: str, ways: Sequence[tuple[str, str]]) -> Comparison | None:
     """The comparison of the systems by paired tests, computed once; None for a single system."""
-    reports = [report_of(library, collection, *way) for way in ways]
+    reports = [report_of(library, collection, *pair) for pair in ways]
     if len(reports) < 2:
         return None
 
@@ -104,32 +104,32 @@ def comparison_of(library: Library, collection: str, ways: Sequence[tuple[str, s
 
 def with_range(result: Result) -> str:
     """A number as text; with unjudged pairs, also the lowest and the highest value that they allow."""
-    shown, ends = plain(result.measure, result.value), range_text(result)
-    return f"{shown} ({ends})" if ends else shown
+    text, ends = plain(result.measure, result.value), range_text(result)
+    return f"{text} ({ends})" if ends else text
 
 
 def compare(ask: Ask) -> Response:
     """The page that compares systems on collections."""
     library = ask.site.library
-    chosen = [library.known(name) for name in ask.all("c")] or [library.known(None)]
-    asked = ask.all("s") or library.names
+    chosen = [library.known_collection(name) for name in ask.all("c")] or [library.known_collection(None)]
+    systems = ask.all("s") or library.names
     correction = library.known_correction(ask.get("fix"))
-    tables = [_table(library, name, asked, correction) for name in chosen]
+    tables = [_table(library, name, systems, correction) for name in chosen]
     return page(
-        ask, "compare.html", tables=tables, chosen=chosen, asked=asked, correction=correction, query=query,
+        ask, "compare.html", tables=tables, chosen=chosen, chosen_systems=systems, correction=correction, query=query,
         collections=library.collections, systems=library.names, corrections=library.corrections,
     )  # fmt: skip
 
 
 def _table(library: Library, collection: str, systems: Sequence[str], correction: str) -> CollectionTable:
-    ways = [(name, way) for name in systems for way in (("", correction) if correction else ("",))]
-    reports = [report_of(library, collection, name, way) for name, way in ways]
+    ways = [(name, fix) for name in systems for fix in (("", correction) if correction else ("",))]
+    reports = [report_of(library, collection, name, fix) for name, fix in ways]
     comparison = comparison_of(library, collection, ways)
-    held, whole = library.loaded(collection).held, library.loaded(collection).whole
-    divided = f", held out of {len(whole.images):,} images" if len(held.images) < len(whole.images) else ""
-    counts = f"{len(held.images):,} images and {len(held.texts):,} texts{divided}"
+    loaded = library.loaded(collection)
+    divided = f", held out of {len(loaded.whole.images):,} images" if loaded.divided else ""
+    counts = f"{len(loaded.evaluated.images):,} images and {len(loaded.evaluated.texts):,} texts{divided}"
     keyed = [{result.key: result for result in report.results} for report in reports]
-    shared = [key for key in keyed[0] if all(key in other for other in keyed)]
+    shared = [key for key in keyed[0] if all(key in results for results in keyed)]
     words = {"i2t": "image → text", "t2i": "text → image"}
     rows = [
         MeasureRow(key[0], words.get(key[1], key[1]), str(key[2]), _cells([each[key] for each in keyed], comparison))
@@ -169,18 +169,18 @@ def _cells(results: Sequence[Result], comparison: Comparison | None) -> list[Mea
     cells = []
     for number, result in enumerate(results):
         leads = len(results) > 1 and result.value * sign == best
-        apart = next((d for d in line.differences if (d.a, d.b) == (0, number)), None) if line else None
-        change, sure = ("", False) if apart is None else _change(apart, result.measure)
-        cells.append(MeasureCell(with_range(result), span(result), leads, change, sure))
+        difference = next((d for d in line.differences if (d.a, d.b) == (0, number)), None) if line else None
+        change, significant = ("", False) if difference is None else _change(difference, result.measure)
+        cells.append(MeasureCell(with_range(result), span(result), leads, change, significant))
     return cells
 
 
 def _change(difference: Difference, measure: Measure) -> tuple[str, bool]:
     """The difference between a later system and the first one, with its corrected p-value."""
-    more = -difference.value  # the comparison is the first minus the later one
+    gain = -difference.value  # the comparison is the first minus the later one
     p = difference.p_adjusted
-    shown = f"{'+' if more >= 0 else '−'}{plain(measure, abs(more))}"
-    return f"{shown}, p {'< 0.001' if p < 0.001 else f'= {p:.3f}'}", difference.significant()
+    text = f"{'+' if gain >= 0 else '−'}{plain(measure, abs(gain))}"
+    return f"{text}, p {'< 0.001' if p < 0.001 else f'= {p:.3f}'}", difference.significant()
 
 
 # --- slices -----------------------------------------------------------------------------------------------------
@@ -191,24 +191,24 @@ def slices_page(ask: Ask) -> Response:
     from limner.evaluation.query_groups import default_kinds, known_kinds, refuse_unknown
 
     library = ask.site.library
-    collection = library.known(ask.get("c"))
+    collection = library.known_collection(ask.get("c"))
     a = library.known_system(ask.get("a") or library.names[0])
     b = library.known_system(ask.get("b")) if ask.get("b") else ""
-    held = library.loaded(collection).held
-    by, measure = ask.all("by") or default_kinds(held), ask.get("m") or MEASURES.split()[0]
-    refuse_unknown(held, by)
+    evaluated = library.loaded(collection).evaluated
+    by, measure = ask.all("by") or default_kinds(evaluated), ask.get("m") or MEASURES.split()[0]
+    refuse_unknown(evaluated, by)
     if measure not in MEASURES.split():
         raise UnknownName("measure", measure[:20], MEASURES.split())
     size = ask.number("n", 30, low=2)
-    found, problem = None, ""
+    slices, problem = None, ""
     try:
-        found = slices_of(library, collection, a, b, tuple(by), measure, size)
+        slices = slices_of(library, collection, a, b, tuple(by), measure, size)
     except LimnerError as error:  # such as no slice of that size: the page stays, with its form
         problem = str(error)
-    kept = {"c": collection, "a": a, "b": b, "by": by, "m": measure, "n": size}
+    parameters = {"c": collection, "a": a, "b": b, "by": by, "m": measure, "n": size}
     return page(
-        ask, "slices.html", found=found, problem=problem, tables=slice_tables(found), kept=kept, query=query,
-        systems=library.names, collections=library.collections, kinds=known_kinds(held), measures=MEASURES.split(),
+        ask, "slices.html", found=slices, problem=problem, tables=slice_tables(slices), kept=parameters, query=query,
+        systems=library.names, collections=library.collections, kinds=known_kinds(evaluated), measures=MEASURES.split(),
     )  # fmt: skip
 
 
@@ -218,13 +218,13 @@ def slices_of(
     """Slices of a system, or of two systems, computed once."""
     first = report_of(library, collection, a)
     second = report_of(library, collection, b) if b else None
-    held = library.loaded(collection).held
+    evaluated = library.loaded(collection).evaluated
 
     def work(job: Job) -> Slices:
         from limner.evaluation.slices import slices
 
-        how = {"measure": measure, "min_size": min_size, "progress": job}
-        return slices(first, held, by=by, against=second, **how)  # type: ignore[arg-type]
+        options = {"measure": measure, "min_size": min_size, "progress": job}
+        return slices(first, evaluated, by=by, against=second, **options)  # type: ignore[arg-type]
 
     return library.jobs.value(
         ("slices", collection, a, b, by, measure, min_size), f"testing slices of {a}", work, patience=NOTICED

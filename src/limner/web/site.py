@@ -26,7 +26,7 @@ from limner.core.errors import LimnerError, NotWritten, UnknownId, count
 from limner.web.jobs import Pending, WorkerPool
 from limner.web.library import Library
 from limner.web.rate_limits import LoginTurns
-from limner.web.reading import sent
+from limner.web.request_body import sent
 from limner.web.served_images import Refused, ServedImages, Uploads
 
 if TYPE_CHECKING:
@@ -146,8 +146,8 @@ class Site:
             return visitor.account.id
         from limner.annotate.store.people import add_annotator, by_name
 
-        known = by_name(self.store, visitor.name)  # read first: only a new name has to wait for writers
-        return (known or add_annotator(self.store, visitor.name, existing=True)).id
+        person = by_name(self.store, visitor.name)  # read first: only a new name has to wait for writers
+        return (person or add_annotator(self.store, visitor.name, existing=True)).id
 
 
 def _clean(name: str) -> str:
@@ -216,14 +216,14 @@ Handler = Callable[[Ask], Response]
 
 
 def endpoint(
-    handler: Handler, *, role: str = "annotator", apart: bool = False
+    handler: Handler, *, role: str = "annotator", in_pool: bool = False
 ) -> Callable[[Request], Awaitable[Response]]:
     """An ASGI endpoint: reads the request, identifies the user, and runs the handler in a thread.
 
     Args:
         handler: Creates the response.
         role: The role that is required.
-        apart: Whether it hashes passwords and therefore runs in the separate pool.
+        in_pool: Whether it hashes passwords and therefore runs in the separate pool.
     """
 
     async def answer(request: Request) -> Response:
@@ -233,28 +233,28 @@ def endpoint(
             return _log_in(request)
         if not visitor.may(role):
             raise HTTPException(403, f"this is for the role {role}; you are {visitor.role}")
-        return await _handled(handler, request, site, visitor, apart)
+        return await _handled(handler, request, site, visitor, in_pool)
 
     return answer
 
 
-def open_endpoint(handler: Handler, *, apart: bool = False) -> Callable[[Request], Awaitable[Response]]:
+def open_endpoint(handler: Handler, *, in_pool: bool = False) -> Callable[[Request], Awaitable[Response]]:
     """An endpoint for everyone, logged in or not."""
 
     async def answer(request: Request) -> Response:
-        return await _handled(handler, request, request.app.state.site, Visitor("", "annotator"), apart)
+        return await _handled(handler, request, request.app.state.site, Visitor("", "annotator"), in_pool)
 
     return answer
 
 
-async def _handled(handler: Handler, request: Request, site: Site, visitor: Visitor, apart: bool) -> Response:
+async def _handled(handler: Handler, request: Request, site: Site, visitor: Visitor, in_pool: bool) -> Response:
     """The response; a bug is logged and reported as such, with the same headers as any other page."""
     try:
         came = await sent(request, machine=wants_json(request), stranger=not visitor.name)
         ask = Ask(request, site, visitor, came.form, came.json, came.file)
         if visitor.name and request.method == "POST":
             await run_in_threadpool(_refuse_other_account, ask)
-        return await (site.apart.run(handler, ask) if apart else run_in_threadpool(handler, ask))
+        return await (site.apart.run(handler, ask) if in_pool else run_in_threadpool(handler, ask))
     except (LimnerError, HTTPException, Pending):
         raise
     except ClientDisconnect:
@@ -292,8 +292,8 @@ def _refuse_other_account(ask: Ask) -> None:
 def _log_in(request: Request) -> Response:
     if wants_json(request):
         return JSONResponse({"error": "log in first"}, 401)
-    there = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    return RedirectResponse(f"/login?next={quote(there, safe='')}", 303)
+    page_address = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return RedirectResponse(f"/login?next={quote(page_address, safe='')}", 303)
 
 
 def wants_json(request: Request) -> bool:
@@ -331,15 +331,15 @@ def page(
     return HTMLResponse(_render(ask.site, ask.request, visitor, template, known), status, headers)
 
 
-def _render(site: Site, request: Request, visitor: Visitor | None, template: str, known: Mapping[str, object]) -> str:
+def _render(site: Site, request: Request, visitor: Visitor | None, template: str, content: Mapping[str, object]) -> str:
 
     def account() -> str:
         return site.account(visitor) if visitor else ""
 
-    seen = [(path, name) for path, name, role, _ in PAGES if visitor and visitor.may(role) and _served(site, path)]
-    frame = {"visitor": visitor, "team": site.team, "here": request.url.path, "pages": seen, "account": account}
+    visible = [(path, name) for path, name, role, _ in PAGES if visitor and visitor.may(role) and _served(site, path)]
+    frame = {"visitor": visitor, "team": site.team, "here": request.url.path, "pages": visible, "account": account}
     frame["account_field"] = lambda: Markup('<input type="hidden" name="account" value="{}">').format(account())
-    return _pages.get_template(template).render({**frame, **known})
+    return _pages.get_template(template).render({**frame, **content})
 
 
 def _served(site: Site, path: str) -> bool:
@@ -349,12 +349,12 @@ def _served(site: Site, path: str) -> bool:
 
 def query(**words: object) -> str:
     """A URL query string without empty parameters; lists are repeated."""
-    listed = [(name, value) for name, given in words.items() for value in _several(given)]
+    listed = [(name, value) for name, values in words.items() for value in _several(values)]
     return urlencode([(name, value) for name, value in listed if value not in ("", None)])
 
 
-def _several(given: object) -> list[object]:
-    return list(given) if isinstance(given, (list, tuple)) else [given]
+def _several(value: object) -> list[object]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 # --- errors -----------------------------------------------------------------------------------------------------
@@ -370,13 +370,13 @@ def failed(request: Request, error: Exception) -> Response:
         return JSONResponse({"error": message, **reason}, status)
     titles = {403: "Not for you", 404: "Not here", 413: "Too large", 429: "Too often", 500: "A fault in limner"}
     titles[503] = "Try again later"
-    known = {"title": titles.get(status, "That did not work"), "message": message, "status": status, "job": None}
+    content = {"title": titles.get(status, "That did not work"), "message": message, "status": status, "job": None}
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else None
     site: Site = request.app.state.site
     try:
-        text = _render(site, request, site.visitor(request), "message.html", known)
+        text = _render(site, request, site.visitor(request), "message.html", content)
     except Exception:  # the store that knows the visitor may be what failed
-        text = _render(site, request, None, "message.html", known)
+        text = _render(site, request, None, "message.html", content)
     return HTMLResponse(text, status, headers)
 
 
@@ -411,5 +411,5 @@ def _waiting(request: Request, error: Pending) -> Response:
             {"pending": job.what, "done": job.done, "total": job.total}, 202, headers={"Retry-After": "1"}
         )
     site: Site = request.app.state.site
-    known = {"title": "One moment", "message": f"{job.what} ...", "status": 202, "job": job}
-    return HTMLResponse(_render(site, request, site.visitor(request), "message.html", known), 202)
+    content = {"title": "One moment", "message": f"{job.what} ...", "status": 202, "job": job}
+    return HTMLResponse(_render(site, request, site.visitor(request), "message.html", content), 202)

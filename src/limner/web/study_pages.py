@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from limner.annotate.form import AnswerPart, StudyForm
     from limner.annotate.preference import PreferenceStudy
     from limner.annotate.store.studies import Question
-    from limner.web.loaded import Loaded
+    from limner.web.loaded_collection import Loaded
 
 KINDS = ("systems", "rankings")
 """What a preference study compares: every pair of systems, or the rankings A to E of the paper."""
@@ -293,13 +293,13 @@ def _of_systems(ask: Ask, name: str, loaded: Loaded, how: Mapping[str, Any]) -> 
     library = ask.site.library
     ready = {each: library.system(name, each, patience=None).scores for each in library.names}
     lists = {each: scores.T.top(5) for each, scores in ready.items()}
-    truth = loaded.held.judged(how["judgements"] or loaded.held.judgements.name, "t2i")
+    truth = loaded.evaluated.judged(how["judgements"] or loaded.evaluated.judgements.name, "t2i")
     return study_of_systems(lists, judgements=truth, queries=how["queries"])
 
 
 def _of_rankings(ask: Ask, name: str, loaded: Loaded, how: Mapping[str, Any]) -> PreferenceStudy:
     from limner.annotate.preference import study_of_rankings
 
-    richest = max(loaded.held.all_judgements.items(), key=lambda each: len(each[1]))[0]
-    truth = loaded.held.judged(how["judgements"] or richest, "t2i")
+    richest = max(loaded.evaluated.all_judgements.items(), key=lambda each: len(each[1]))[0]
+    truth = loaded.evaluated.judged(how["judgements"] or richest, "t2i")
     return study_of_rankings(truth, queries=how["queries"])

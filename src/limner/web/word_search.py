@@ -28,31 +28,31 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True, eq=False)
-class WordedSearch:
+class WordSearch:
     """A request with words, minus terms or filters, on one part of a collection.
 
     Args:
-        asked: The request; its words are only the search words.
+        request: The request; its words are only the search words.
         texts: The texts of the items.
         terms: The parsed words, minus terms and filters.
     """
 
-    asked: SearchRequest
+    request: SearchRequest
     texts: ItemTexts
     terms: Terms
 
     @classmethod
-    def of(cls, library: Library, asked: SearchRequest, ready: OpenSystem) -> WordedSearch | None:
+    def of(cls, library: Library, request: SearchRequest, ready: OpenSystem) -> WordSearch | None:
         """None for a plain search by vectors."""
-        if not asked.has_terms:
+        if not request.has_terms:
             return None
-        texts = texts_of(library, asked, ready.collection, ready.name)
-        terms = terms_of(asked, texts)
-        if not terms.words.strip() and not asked.by_image:
+        texts = texts_of(library, request, ready.collection, ready.name)
+        terms = terms_of(request, texts)
+        if not terms.words.strip() and not request.by_image:
             raise LimnerError("a query without words: add words to search for, besides minus terms and filters")
-        if asked.by_image and asked.by != "vectors":
+        if request.by_image and request.by != "vectors":
             raise LimnerError("an image has no words to rank by: rank by vectors")
-        return cls(replace(asked, words=terms.words), texts, terms)
+        return cls(replace(request, words=terms.words), texts, terms)
 
     @property
     def note(self) -> str:
@@ -71,8 +71,8 @@ class WordedSearch:
         from limner.search.hybrid import DEPTH, fused
 
         chosen = self.only(order)
-        depth = len(order) if self.asked.by == "vectors" else DEPTH
-        return fused(self.terms, self.texts, (chosen, row[chosen]), self._allowed, self.asked.by, depth)
+        depth = len(order) if self.request.by == "vectors" else DEPTH
+        return fused(self.terms, self.texts, (chosen, row[chosen]), self._allowed, self.request.by, depth)
 
     def only(self, order: IntArray) -> IntArray:
         """The allowed positions, in the same order."""
@@ -82,33 +82,34 @@ class WordedSearch:
     def _allowed(self) -> Any:
         return self.texts.allowed(self.terms)
 
-    def matches(self, found: Ordered, most: int) -> dict[int, Match]:
+    def matches(self, ordered: Ordered, limit: int) -> dict[int, Match]:
         """Why the first items were found, by position."""
         return {
-            int(found.places[n]): found.match(n, self.texts, self.terms) for n in range(min(most, len(found.places)))
+            int(ordered.places[n]): ordered.match(n, self.texts, self.terms)
+            for n in range(min(limit, len(ordered.places)))
         }
 
 
-def terms_of(asked: SearchRequest, texts: ItemTexts) -> Terms:
+def terms_of(request: SearchRequest, texts: ItemTexts) -> Terms:
     """The words, minus terms and filters of a request."""
     from limner.search import read_filters, read_terms
 
-    return read_terms(asked.words, texts.names).with_filters(read_filters(asked.where))
+    return read_terms(request.words, texts.names).with_filters(read_filters(request.where))
 
 
-def texts_of(library: Library, asked: SearchRequest, pool: Collection, system: str = "") -> ItemTexts:
+def texts_of(library: Library, request: SearchRequest, pool: Collection, system: str = "") -> ItemTexts:
     """The texts of the part of a collection that a system searches, read once."""
     from limner.search import ItemTexts, with_captions
 
-    side = "images" if asked.finds_images else "texts"
+    side = "images" if request.finds_images else "texts"
 
     def work(job: Job) -> ItemTexts:
-        found = ItemTexts.of_items(with_captions(pool, side))
-        _ = found.bm25
-        return found
+        texts = ItemTexts.of_items(with_captions(pool, side))
+        _ = texts.bm25
+        return texts
 
-    key = ("words", asked.collection, asked.split, side, system)
-    return library.jobs.value(key, f"reading the captions of {asked.collection}", work, patience=NOTICED)
+    key = ("words", request.collection, request.split, side, system)
+    return library.jobs.value(key, f"reading the captions of {request.collection}", work, patience=NOTICED)
 
 
 def texts_of_index(library: Library, name: str, *, patience: float = NOTICED) -> ItemTexts:
@@ -118,11 +119,11 @@ def texts_of_index(library: Library, name: str, *, patience: float = NOTICED) ->
     index = library.indexes[name].index
 
     def work(job: Job) -> ItemTexts:
-        found = ItemTexts.of_index(index)
-        _ = found.bm25, found.choices
+        texts = ItemTexts.of_index(index)
+        _ = texts.bm25, texts.choices
         with suppress(LimnerError):  # searched once, so that no visitor waits for what is loaded on first use
-            search_words(index, ["a red dog"], 1, texts=found)
-        return found
+            search_words(index, ["a red dog"], 1, texts=texts)
+        return texts
 
     key = ("words", name, index.version)
     return library.jobs.value(key, f"reading the captions of {name}", work, patience=patience)
@@ -136,23 +137,23 @@ def warm(library: Library) -> None:
                 texts_of_index(library, name, patience=0.0)
 
 
-def choices_of(library: Library, asked: SearchRequest) -> dict[str, list[str]]:
+def choices_of(library: Library, request: SearchRequest) -> dict[str, list[str]]:
     """The values to filter by, by field; empty until they are read."""
     try:
-        if asked.collection in library.indexes:
-            small = len(library.indexes[asked.collection].index) <= AT_START
-            return texts_of_index(library, asked.collection).choices if small or asked.has_terms else {}
-        return texts_of(library, asked, library.part(asked.collection, asked.split)).choices
+        if request.collection in library.indexes:
+            small = len(library.indexes[request.collection].index) <= AT_START
+            return texts_of_index(library, request.collection).choices if small or request.has_terms else {}
+        return texts_of(library, request, library.part(request.collection, request.split)).choices
     except (Pending, LimnerError):
         return {}
 
 
-def plain_words(library: Library, asked: SearchRequest) -> str:
+def plain_words(library: Library, request: SearchRequest) -> str:
     """The search words of a request, without its minus terms and filters."""
-    if not asked.has_terms:
-        return asked.words.strip()
-    texts = texts_of(library, asked, library.part(asked.collection, asked.split))
-    return terms_of(asked, texts).words.strip()
+    if not request.has_terms:
+        return request.words.strip()
+    texts = texts_of(library, request, library.part(request.collection, request.split))
+    return terms_of(request, texts).words.strip()
 
 
 def marked(text: str, words: str) -> Pieces:
@@ -163,9 +164,9 @@ def marked(text: str, words: str) -> Pieces:
     """
     from limner.language.bm25 import query_words
 
-    wanted, pieces, last = query_words(words), [], 0
+    word_stems, pieces, last = query_words(words), [], 0
     for word in _WORD.finditer(text):
-        if query_words(word[0]).keys() & wanted.keys():
+        if query_words(word[0]).keys() & word_stems.keys():
             pieces += [(text[last : word.start()], False), (word[0], True)]
             last = word.end()
     return [piece for piece in [*pieces, (text[last:], False)] if piece[0]]

@@ -13,7 +13,7 @@ from limner.systems import SYSTEMS
 from limner.systems.system_spec import OpenSystem, SystemSpec
 from limner.web.jobs import Job
 from limner.web.kept_systems import NOTHING_KEPT, KeptSystems, Noted, model_key, system_key
-from limner.web.loaded import Loaded
+from limner.web.loaded_collection import Loaded
 from limner.web.search_request import ALL
 
 if TYPE_CHECKING:
@@ -66,25 +66,25 @@ class ReadySystem:
 
 
 def ready_system(
-    system: SystemSpec, loaded: Loaded, job: Job, *, features: object = None, kept: KeptSystems = NOTHING_KEPT
+    system: SystemSpec, loaded: Loaded, job: Job, *, features: object = None, cache: KeptSystems = NOTHING_KEPT
 ) -> ReadySystem:
     """A system with its model, trained on the training items of a collection if none is kept."""
-    given = features if features is not None and system.takes_features else None
+    own_features = features if features is not None and system.takes_features else None
     if system.has_only_scores:
-        return ReadySystem(system, loaded, kept)
+        return ReadySystem(system, loaded, cache)
     parts = loaded.parts
 
     def trained() -> Any:
-        return system.trained(parts, features=given, stage=job.stage)
+        return system.trained(parts, features=own_features, stage=job.stage)
 
-    if kept.folder is None:
-        return ReadySystem(system, loaded, kept, trained(), given)
+    if cache.folder is None:
+        return ReadySystem(system, loaded, cache, trained(), own_features)
     if not system.is_trained_now:
         model = trained()
-        key = model_key(identity(model), loaded.data_key(job), given)
-        return ReadySystem(system, loaded, kept, model, given, key)
-    key = system_key(recipe_of(system), loaded.data_key(job), parts, given)
-    return ReadySystem(system, loaded, kept, kept.model(key, trained), given, key)
+        key = model_key(identity(model), loaded.data_key(job), own_features)
+        return ReadySystem(system, loaded, cache, model, own_features, key)
+    key = system_key(recipe_of(system), loaded.data_key(job), parts, own_features)
+    return ReadySystem(system, loaded, cache, cache.model(key, trained), own_features, key)
 
 
 def recipe_of(system: SystemSpec) -> str | None:
@@ -95,7 +95,7 @@ def recipe_of(system: SystemSpec) -> str | None:
     name, options = SYSTEMS.parsed(system.origin)
     if not SYSTEMS.find(name).__module__.startswith("limner."):
         return None
-    made_by = {key: identity(value) for key, value in system.options.items() if key != "cache"}
-    if None in made_by.values() or not all(isinstance(value, (bool, int, float)) for value in options.values()):
+    identities = {key: identity(value) for key, value in system.options.items() if key != "cache"}
+    if None in identities.values() or not all(isinstance(value, (bool, int, float)) for value in options.values()):
         return None
-    return json.dumps([name, sorted(options.items()), sorted(made_by.items())])
+    return json.dumps([name, sorted(options.items()), sorted(identities.items())])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from limner.core.collection import Collection
     from limner.web.connections import Gate
-    from limner.web.indexes import ServedIndex
+    from limner.web.served_index import ServedIndex
     from limner.web.site import Site
 
 SYSTEMS = ("histograms", "colours")
@@ -101,7 +101,7 @@ def serve(
     settings["cache"] = settings.get("cache") or cache_folder("systems")
     app = make_app(collections, https=key is not None, hosts=(host,), **settings)
     from limner.web.connections import Connections, affordable, listen
-    from limner.web.worded import warm
+    from limner.web.word_search import warm
 
     with closing(listen(host, port, Connections(affordable()))) as gate:
         server = server_of(app, gate, certificate=certificate, key=key)
@@ -162,7 +162,7 @@ def make_app(
 
 def _opened(indexes: Mapping[str, str] | Sequence[str], *, trust: bool) -> dict[str, ServedIndex]:
     """Open indexes by name; errors are reported before the server starts."""
-    from limner.web.indexes import ServedIndex
+    from limner.web.served_index import ServedIndex
 
     listed = indexes if isinstance(indexes, Mapping) else {Path(path.rstrip("/")).stem: path for path in indexes}
     if len(listed) < len(indexes):
@@ -180,14 +180,14 @@ def _named(listed: Sequence[str | Collection], options: dict[str, Any]) -> dict[
     from limner.datasets import datasets, load
 
     drawn = {entry.name for entry in datasets() if not entry.needs_path}
-    found: dict[str, str | Collection] = {}
+    by_name: dict[str, str | Collection] = {}
     for each in listed:
-        given = load(each, **options) if isinstance(each, str) and each not in drawn else each
-        name = given if isinstance(given, str) else given.name
-        if name in found:
+        source = load(each, **options) if isinstance(each, str) and each not in drawn else each
+        name = source if isinstance(source, str) else source.name
+        if name in by_name:
             raise LimnerError(f"two collections are called {name!r}: serve them separately, or rename one")
-        found[name] = given
-    return found
+        by_name[name] = source
+    return by_name
 
 
 def _address(site: Site, host: str, port: int) -> Address:

@@ -51,13 +51,13 @@ class ServedIndex:
         index = open_index_with_model(path, trust=trust)
         if index.about.kind == "item":
             raise LimnerError(f"the index {path} contains vectors without images or texts: there is nothing to show")
-        made = cls(name, index)
+        served = cls(name, index)
         for _ in range(2):  # the first time LanceDB scans; the second time vectors are read into memory
-            index.search(made.sample(), 1)
+            index.search(served.sample(), 1)
         if index.system is not None:
             with suppress(LimnerError):  # a model without texts: said when somebody asks
                 index.search(["a red dog"], 1)
-        return made
+        return served
 
     def sample(self) -> Vectors:
         """The vector of one row."""
@@ -96,10 +96,10 @@ class ServedIndex:
 
     def row(self, key: str) -> dict[str, Any]:
         """Id, text or path, and thumbnail of an item."""
-        found = self.index.store.rows([key])
-        if key not in found:
+        rows = self.index.store.rows([key])
+        if key not in rows:
             raise UnknownId(f"no {self.kind} {key[:80]!r} in {self.name!r}")
-        return found[key]
+        return rows[key]
 
     def described(self, key: str) -> tuple[Sequence[str], Mapping[str, object]]:
         """The captions and the fields of an item, as far as the index has them."""
@@ -114,53 +114,53 @@ class ServedIndex:
         from limner.core.images import open_image
 
         row = self.row(key)
-        kept = row["value"] if row["value"] is not None else row["picture"]
-        if self.kind != "image" or kept is None:
+        source = row["value"] if row["value"] is not None else row["picture"]
+        if self.kind != "image" or source is None:
             raise UnknownId(f"{self.name!r} has no image {key[:80]!r} to show")
-        return open_image(kept, name=key, side=side)
+        return open_image(source, name=key, side=side)
 
     def search(
-        self, served: Mapping[str, ServedIndex], asked: SearchRequest, texts: Callable[[str], ItemTexts]
+        self, served: Mapping[str, ServedIndex], request: SearchRequest, texts: Callable[[str], ItemTexts]
     ) -> IndexAnswer:
         """The best items of the requested kind, from this index or the other one of the same model.
 
         Args:
             served: All indexes by name.
-            asked: The request.
+            request: The request.
             texts: Returns the stored texts of an index by its name; called only if words or fields are used.
         """
-        there = self._holding("image" if asked.finds_images else "text", served)
-        query = self._query(asked)
-        if asked.precision is not None and asked.crosses:
-            return replace(there._sure(query, asked.k, asked.precision), words=asked.words.strip())
-        alike = there is self and bool(asked.image)
-        hits, words = there._found(asked, query, asked.k + alike, texts)
-        listed = [hit for hit in hits[hits.queries.ids[0]] if not (alike and hit.id == asked.image)]
-        return IndexAnswer(listed[: asked.k], there.kind, hits.way, words, note="; ".join(hits.notes))
+        target = self._holding("image" if request.finds_images else "text", served)
+        query = self._query(request)
+        if request.precision is not None and request.crosses:
+            return replace(target._promised(query, request.k, request.precision), words=request.words.strip())
+        alike = target is self and bool(request.image)
+        hits, words = target._hits(request, query, request.k + alike, texts)
+        listed = [hit for hit in hits[hits.queries.ids[0]] if not (alike and hit.id == request.image)]
+        return IndexAnswer(listed[: request.k], target.kind, hits.way, words, note="; ".join(hits.notes))
 
-    def _found(
-        self, asked: SearchRequest, query: object, k: int, texts: Callable[[str], ItemTexts]
+    def _hits(
+        self, request: SearchRequest, query: object, k: int, texts: Callable[[str], ItemTexts]
     ) -> tuple[Hits, str]:
         """Hits by vectors, or with words, minus terms and filters; and the words that were looked for."""
-        if not asked.has_terms:
-            return self.index.search(query, k), asked.words.strip()
+        if not request.has_terms:
+            return self.index.search(query, k), request.words.strip()
         from limner.search import read_terms, search_words
 
-        known = texts(self.name)
-        hits = search_words(self.index, query, k, by=asked.by, where=asked.where, texts=known)
-        return hits, read_terms(asked.words, known.names).words
+        item_texts = texts(self.name)
+        hits = search_words(self.index, query, k, by=request.by, where=request.where, texts=item_texts)
+        return hits, read_terms(request.words, item_texts.names).words
 
-    def _sure(self, query: object, k: int, precision: float) -> IndexAnswer:
+    def _promised(self, query: object, k: int, precision: float) -> IndexAnswer:
         """The hits that reach a given precision; the calibration of the index is read once."""
         from limner.search.calibrated import cut_hits
         from limner.search.cut_off import NEIGHBOURS
 
-        known, version = self.calibration
+        calibration, version = self.calibration
         if version != self.index.version:
             raise LimnerError(f"{self.name} has changed since the server started: restart the server")
-        cut_off = known.cut_off(precision, k=k, lowest=LOWEST_PROMISE)
+        cut_off = calibration.cut_off(precision, k=k, lowest=LOWEST_PROMISE)
         hits = self.index.search(query, max(k, NEIGHBOURS), exact=True)
-        listed = cut_hits(known, cut_off, hits)[hits.queries.ids[0]]
+        listed = cut_hits(calibration, cut_off, hits)[hits.queries.ids[0]]
         return IndexAnswer(listed, self.kind, hits.how, promise=str(cut_off))
 
     @cached_property
@@ -174,19 +174,19 @@ class ServedIndex:
             return None
 
     def corrected(
-        self, served: Mapping[str, ServedIndex], asked: SearchRequest, plain: IndexAnswer
+        self, served: Mapping[str, ServedIndex], request: SearchRequest, plain: IndexAnswer
     ) -> tuple[Sequence[Hit], dict[str, int], str]:
         """The hits with the correction that the index keeps, their ranks without it where known, and how."""
-        there = self._holding("image" if asked.finds_images else "text", served)
-        held = there.correction
-        if held is None or held[0].correction.name != asked.correction:
+        target = self._holding("image" if request.finds_images else "text", served)
+        stored = target.correction
+        if stored is None or stored[0].correction.name != request.correction:
             raise LimnerError(
-                f"{there.name} keeps no correction {asked.correction!r}: run 'limner index INDEX --correct "
-                f"{asked.correction} --bank FILE', then start the server again"
+                f"{target.name} keeps no correction {request.correction!r}: run 'limner index INDEX --correct "
+                f"{request.correction} --bank FILE', then start the server again"
             )
-        if held[1] != there.index.version:
-            raise LimnerError(f"{there.name} has changed since the server started: start it again")
-        hits = there.index.search(self._query(asked), asked.k, correct=held[0])
+        if stored[1] != target.index.version:
+            raise LimnerError(f"{target.name} has changed since the server started: start it again")
+        hits = target.index.search(self._query(request), request.k, correct=stored[0])
         return hits[hits.queries.ids[0]], {hit.id: hit.rank for hit in plain.hits}, hits.way
 
     @cached_property
@@ -204,27 +204,27 @@ class ServedIndex:
 
     def _holding(self, kind: str, served: Mapping[str, ServedIndex]) -> ServedIndex:
         model = self.index.about.model
-        same = [each for each in (self, *served.values()) if each is self or each.index.about.model == model]
-        found = next((each for each in same if each.kind == kind), None)
-        if found is None or (found is not self and model is None):
+        same_model = [each for each in (self, *served.values()) if each is self or each.index.about.model == model]
+        match = next((each for each in same_model if each.kind == kind), None)
+        if match is None or (match is not self and model is None):
             raise LimnerError(
                 f"{self.name} contains {self.kind}s: to find {kind}s, serve an index of {kind}s built with the "
                 f"same model"
             )
-        return found
+        return match
 
-    def _query(self, asked: SearchRequest) -> object:
+    def _query(self, request: SearchRequest) -> object:
         """The query vector: the vector of one of its items, or the output of its model."""
         from limner.core.collection import Items
         from limner.core.ids import Ids
 
-        if asked.image:
-            return self.vector(asked.image)
-        if self.index.system is None and asked.by != "words":
+        if request.image:
+            return self.vector(request.image)
+        if self.index.system is None and request.by != "words":
             raise LimnerError(f"{self.name} names no encoder: use one of its {self.kind}s as the query")
-        if asked.uploaded is None:
-            return Items(Ids(["query"]), [asked.words.strip()], kind="text")
+        if request.uploaded is None:
+            return Items(Ids(["query"]), [request.words.strip()], kind="text")
         try:
-            return self.index.asked(Items(Ids(["query"]), [asked.uploaded]))[1]
+            return self.index.asked(Items(Ids(["query"]), [request.uploaded]))[1]
         except LimnerError as error:
             raise no_new_image(self.name) from error

@@ -29,23 +29,25 @@ MOST_SENT = 500
 def map_page(ask: Ask) -> Response:
     """The page of the map; its points are loaded separately."""
     library = ask.site.library
-    collection, system = library.known(ask.get("c")), library.known_system(ask.get("s") or library.names[0])
-    found = map_of(library, collection, system)
+    collection, system = library.known_collection(ask.get("c")), library.known_system(ask.get("s") or library.names[0])
+    drawn_map = map_of(library, collection, system)
     may = ask.visitor.may("admin") and judged_collection(ask) == collection
     return page(
-        ask, "map.html", found=found, collection=collection, system=system, collections=library.collections,
+        ask, "map.html", found=drawn_map, collection=collection, system=system, collections=library.collections,
         systems=library.names, points=f"/map/points?{query(c=collection, s=system)}", may=may,
         item=f"/item?{query(c=collection, s=system, split=HELD_OUT)}",
         image=f"/image?{query(c=collection, size='thumb')}&id=",
-        by_captions="objects" not in library.loaded(collection).held.images.fields,
+        by_captions="objects" not in library.loaded(collection).evaluated.images.fields,
     )  # fmt: skip
 
 
 def map_points(ask: Ask) -> Response:
     """The points as lines of JSON, a thousand at a time."""
     library = ask.site.library
-    found = map_of(library, library.known(ask.get("c")), library.known_system(ask.get("s") or library.names[0]))
-    return StreamingResponse(found.lines(), media_type="application/x-ndjson")
+    drawn_map = map_of(
+        library, library.known_collection(ask.get("c")), library.known_system(ask.get("s") or library.names[0])
+    )
+    return StreamingResponse(drawn_map.lines(), media_type="application/x-ndjson")
 
 
 def map_part(ask: Ask) -> Response:
@@ -70,8 +72,8 @@ def map_of(library: Library, collection: str, system: str) -> EmbeddingMap:
         from limner.explain.embedding_map import class_of, embedding_map
 
         classes = {
-            name: {each.query: class_of(found.labels.get(each.query)) for each in found.found}
-            for name, found in failed.items()
+            name: {each.query: class_of(failures.labels.get(each.query)) for each in failures.found}
+            for name, failures in failed.items()
         }
         return embedding_map(ready.scores, ready.collection, classes=classes, progress=job)
 
@@ -90,8 +92,8 @@ def label_region(ask: Ask) -> Response:
         raise LimnerError(f"{len(chosen):,} images and texts: at most {MOST_SENT} are sent to labelling at once")
     depth = whole(ask.field("depth") or "3", "depth", high=25)
     people = whole(ask.field("people") or "2", "people", high=20)
-    what = f"making tasks of {len(chosen):,} images and texts of {name}"
-    return begin(ask, what, lambda job: _tasks(ask, job, name, system, chosen, depth, people))
+    description = f"making tasks of {len(chosen):,} images and texts of {name}"
+    return begin(ask, description, lambda job: _tasks(ask, job, name, system, chosen, depth, people))
 
 
 def _tasks(ask: Ask, job: Job, name: str, system: str, chosen: list[str], depth: int, people: int) -> str:
@@ -106,13 +108,12 @@ def _tasks(ask: Ask, job: Job, name: str, system: str, chosen: list[str], depth:
     lists = _lists(site.library, name, system, chosen)
     record_collection(ask, name, loaded, job)
     fill(store, {system: lists}, depth=depth)
-    wanted = merged(proposed({system: lists}, depth=depth), depth=depth)
-    pairs = [pair for pair in waiting(store) if pair in wanted]
-    near = {(p.image, p.caption) for p in proposals(store)}
-    made = add_tasks(store, make_tasks(pairs, loaded.held.judgements, near=near), replication=people)
-    return (
-        f"{count(len(wanted), 'pair')} of the region, {len(pairs):,} without a task; {count(len(made), 'task')} created"
-    )
+    proposed_pairs = merged(proposed({system: lists}, depth=depth), depth=depth)
+    pairs = [pair for pair in waiting(store) if pair in proposed_pairs]
+    proposed_ids = {(p.image, p.caption) for p in proposals(store)}
+    tasks = add_tasks(store, make_tasks(pairs, loaded.evaluated.judgements, near=proposed_ids), replication=people)
+    region = count(len(proposed_pairs), "pair")
+    return f"{region} of the region, {len(pairs):,} without a task; {count(len(tasks), 'task')} created"
 
 
 def _lists(library: Library, name: str, system: str, chosen: list[str]) -> dict[str, Ranking]:
@@ -120,12 +121,12 @@ def _lists(library: Library, name: str, system: str, chosen: list[str]) -> dict[
     from limner.annotate.store.contents import DEPTH
 
     scores = library.system(name, system, patience=None).scores
-    found = {}
-    for mark, direction, towards in (("i", "i2t", scores), ("t", "t2i", scores.T)):
+    rankings = {}
+    for mark, direction, side_scores in (("i", "i2t", scores), ("t", "t2i", scores.T)):
         ids = [each[1:] for each in chosen if each[0] == mark]
-        unknown = [key for key in ids if key not in towards.queries]
+        unknown = [key for key in ids if key not in side_scores.queries]
         if unknown:
             raise LimnerError(f"{unknown[0][:80]!r} is not on the map of {name}: open the map again")
         if ids:
-            found[direction] = towards.restrict(queries=ids).top(min(DEPTH, len(towards.candidates)))
-    return found
+            rankings[direction] = side_scores.restrict(queries=ids).top(min(DEPTH, len(side_scores.candidates)))
+    return rankings

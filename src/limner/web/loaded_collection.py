@@ -40,7 +40,7 @@ class Loaded:
         return divided(self.whole, self.systems)
 
     @cached_property
-    def held(self) -> Collection:
+    def evaluated(self) -> Collection:
         """The items to evaluate; pages without a system can show them too."""
         try:
             return self.parts.evaluated
@@ -50,26 +50,26 @@ class Loaded:
             return part_of(self.whole, None)
 
     @cached_property
-    def seen(self) -> Collection:
+    def training(self) -> Collection:
         """The other items: the training split, or the rest."""
-        return outside(self.whole, self.held) if self.parts.training is None else self.parts.training
+        return outside(self.whole, self.evaluated) if self.parts.training is None else self.parts.training
 
     @property
     def divided(self) -> bool:
         """Whether there are images outside the evaluated part."""
-        return len(self.held.images) < len(self.whole.images)
+        return len(self.evaluated.images) < len(self.whole.images)
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:
         """The number of images of every part that can be searched."""
-        held = {HELD_OUT: len(self.held.images)} if self.divided else {}
+        held_out_size = {HELD_OUT: len(self.evaluated.images)} if self.divided else {}
         splits = {name: len(ids) for name, ids in self.whole.splits.items()}
-        return {ALL: len(self.whole.images), **held, **splits}
+        return {ALL: len(self.whole.images), **held_out_size, **splits}
 
     def part(self, name: str) -> Collection:
         """A part, computed once: `ALL`, a split, or `HELD_OUT` (also "")."""
         if name in ("", HELD_OUT):
-            return self.held
+            return self.evaluated
         if name not in self.sizes:
             raise UnknownName("split", name[:80], self.sizes)
         if name not in self._parts:

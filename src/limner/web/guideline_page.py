@@ -63,18 +63,18 @@ def _pairs(ask: Ask, guideline: Guideline) -> Sequence[GuidelineExample]:
     examples = guideline.examples[:PRACTICE]
     if len(examples) == PRACTICE:
         return examples
-    held = ask.site.library.loaded(judged_collection(ask)).held
-    own: dict[str, str] = {}
-    for image, text, grade in held.judgements:
-        if grade > 0 and text in held.texts.ids:
-            own.setdefault(image, str(held.texts.values[held.texts.ids.index(text)]))
-    images = list(own)
-    shown = [
+    evaluated = ask.site.library.loaded(judged_collection(ask)).evaluated
+    own_captions: dict[str, str] = {}
+    for image, text, grade in evaluated.judgements:
+        if grade > 0 and text in evaluated.texts.ids:
+            own_captions.setdefault(image, str(evaluated.texts.values[evaluated.texts.ids.index(text)]))
+    images = list(own_captions)
+    id_pairs = [
         (images[n], images[n if n != 1 else (len(images) // 2 + 1) % len(images)])
         for n in range(min(PRACTICE, len(images)))
     ]
-    made = [GuidelineExample(i, own[j], 4 if i == j else 1, FROM_LABELS[i == j]) for i, j in shown]
-    return [*examples, *made][:PRACTICE]
+    labelled = [GuidelineExample(i, own_captions[j], 4 if i == j else 1, FROM_LABELS[i == j]) for i, j in id_pairs]
+    return [*examples, *labelled][:PRACTICE]
 
 
 def edit(ask: Ask) -> Response:

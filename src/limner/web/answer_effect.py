@@ -76,52 +76,56 @@ def effect_page(ask: Ask) -> Response:
     from limner.annotate.store.answers import answers
 
     library, name = ask.site.library, judged_collection(ask)
-    given = answers(ask.site.store)
-    if not given:
+    stored_answers = answers(ask.site.store)
+    if not stored_answers:
         raise LimnerError("there are no answers yet: judge a few pairs first")
-    held = library.loaded(name).held
-    found = answered(given, held)
+    evaluated = library.loaded(name).evaluated
+    merged = answered(stored_answers, evaluated)
     rows = []
     for system in library.names:
         ready = library.system(name, system)
         rows += library.jobs.value(
-            ("effect", name, system, len(given), given[-1].id),
+            ("effect", name, system, len(stored_answers), stored_answers[-1].id),
             f"measuring {system} with the answers",
-            partial(changes, ready, held, found.judgements),
+            partial(changes, ready, evaluated, merged.judgements),
             patience=8.0,
         )
-    labels = {(image, text) for image, text, _ in held.judgements.relevant}
-    new = sum((image, text) not in labels for image, text, _ in found.verified.relevant)
+    labels = {(image, text) for image, text, _ in evaluated.judgements.relevant}
+    new = sum((image, text) not in labels for image, text, _ in merged.verified.relevant)
     return page(
-        ask, "effect.html", rows=rows, collection=name, found=new, judged=len(found.verified.grades),
-        refuted=found.refuted,
+        ask, "effect.html", rows=rows, collection=name, found=new, judged=len(merged.verified.grades),
+        refuted=merged.refuted,
     )  # fmt: skip
 
 
-def answered(given: Sequence[Answer], held: Collection) -> Merged:
+def answered(stored_answers: Sequence[Answer], evaluated: Collection) -> Merged:
     """The labels merged with the majority of the answers, over the evaluated part."""
     from limner.annotate.aggregate import by_majority
     from limner.annotate.merge import merge
 
-    here = [label for label in by_majority(given) if label.image in held.images.ids and label.caption in held.texts.ids]
-    return merge(here, held.judgements)
+    labels = [
+        label
+        for label in by_majority(stored_answers)
+        if label.image in evaluated.images.ids and label.caption in evaluated.texts.ids
+    ]
+    return merge(labels, evaluated.judgements)
 
 
-def changes(ready: OpenSystem, held: Collection, joined: Judgements, job: Job) -> list[MeasureChange]:
+def changes(ready: OpenSystem, evaluated: Collection, joined: Judgements, job: Job) -> list[MeasureChange]:
     """The measures of a system with the labels, and with labels and answers together."""
     from limner.evaluation.evaluate import evaluate
 
-    labels = held.judgements.name
-    both = replace(held, extra={ANSWERED: joined}, reverse={})
-    report = evaluate(ready.scores, both, direction="i2t", measures=MEASURES, name=ready.name, progress=job)
-    found = {r.key: r for r in report.results}
-    pairs = [(r, found.get((ANSWERED, r.direction, str(r.measure)))) for r in report.results if r.view == labels]
+    labels = evaluated.judgements.name
+    collection = replace(evaluated, extra={ANSWERED: joined}, reverse={})
+    report = evaluate(ready.scores, collection, direction="i2t", measures=MEASURES, name=ready.name, progress=job)
+    by_key = {r.key: r for r in report.results}
+    pairs = [(r, by_key.get((ANSWERED, r.direction, str(r.measure)))) for r in report.results if r.view == labels]
     return [change(ready.name, before, after) for before, after in pairs if after is not None]
 
 
 def change(system: str, before: Result, after: Result) -> MeasureChange:
     """One measure before and after; the change is computed from unrounded numbers."""
-    measure, apart = before.measure, after.value - before.value
-    moved = measure.show_change(apart) if math.isfinite(apart) else "–"
-    was, now = (with_range(result) for result in (before, after))
-    return MeasureChange(system, DIRECTIONS[before.direction], str(measure), was, now, moved)
+    measure, difference = before.measure, after.value - before.value
+    moved = measure.show_change(difference) if math.isfinite(difference) else "–"
+    was, after_text = (with_range(result) for result in (before, after))
+    return MeasureChange(system, DIRECTIONS[before.direction], str(measure), was, after_text, moved)

@@ -66,26 +66,31 @@ class Win:
 def wins_page(ask: Ask) -> Response:
     """The queries where A wins and B loses, with images."""
     library = ask.site.library
-    collection, names = library.known(ask.get("c")), library.names
+    collection, names = library.known_collection(ask.get("c")), library.names
     if len(names) < 2:
         raise LimnerError("only one system is served: to compare queries, serve two")
     a, b = library.known_system(ask.get("a") or names[0]), library.known_system(ask.get("b") or names[1])
     direction, kind, order = ask.get("d") or "t2i", ask.get("kind") or "first", ask.get("order") or "difference"
-    for what, value, known in (("direction", direction, DIRECTIONS), ("kind", kind, WINS), ("order", order, ORDERS)):
-        if value not in known:
-            raise UnknownName(what, value[:20], known)
+    for option, value, choices in (
+        ("direction", direction, DIRECTIONS),
+        ("kind", kind, WINS),
+        ("order", order, ORDERS),
+    ):
+        if value not in choices:
+            raise UnknownName(option, value[:20], choices)
     start = ask.number("start", 0)
     chosen = WinFilter(ask.get("q")[:200], ask.get("by")[:80], ask.get("value")[:80], ask.get("class")[:40])
-    found = wins(library, collection, a, b, direction, kind=kind, order=order, chosen=chosen)
-    kept = {"c": collection, "a": a, "b": b, "d": direction, "kind": kind, "order": order, "q": chosen.words,
+    win_list = wins(library, collection, a, b, direction, kind=kind, order=order, chosen=chosen)
+    parameters = {"c": collection, "a": a, "b": b, "d": direction, "kind": kind, "order": order, "q": chosen.words,
             "by": chosen.by, "value": chosen.value, "class": chosen.failure}  # fmt: skip
-    held = library.loaded(collection).held
-    annotated = "objects" in held.images.fields
+    evaluated = library.loaded(collection).evaluated
+    annotated = "objects" in evaluated.images.fields
     return page(
-        ask, "wins.html", listed=found[start : start + STEP], total=len(found), start=start, step=STEP, kept=kept,
-        link=lambda **more: query(**{**kept, **more}), collections=library.collections, systems=names, kinds=WINS,
-        orders=ORDERS, choices=choices_of(held), classes=class_names(annotated=annotated), annotated=annotated,
-        by_text=direction == "t2i", queries=len(held.texts if direction == "t2i" else held.images),
+        ask, "wins.html", listed=win_list[start : start + STEP], total=len(win_list), start=start, step=STEP,
+        kept=parameters,
+        link=lambda **more: query(**{**parameters, **more}), collections=library.collections, systems=names, kinds=WINS,
+        orders=ORDERS, choices=choices_of(evaluated), classes=class_names(annotated=annotated), annotated=annotated,
+        by_text=direction == "t2i", queries=len(evaluated.texts if direction == "t2i" else evaluated.images),
     )  # fmt: skip
 
 
@@ -104,27 +109,27 @@ def wins(
         order: "difference" (largest first), "close" (smallest first) or "query".
         chosen: Filter of the queries.
     """
-    held = library.loaded(collection).held
+    evaluated = library.loaded(collection).evaluated
     sides = [_places(library, collection, name, direction) for name in (a, b)]
-    texts = dict(zip(held.texts.ids, map(str, held.texts.values), strict=True))
+    texts = dict(zip(evaluated.texts.ids, map(str, evaluated.texts.values), strict=True))
     allowed = _allowed(library, collection, b, direction, [place.query for place in sides[0]], chosen)
-    wanted, found = chosen.words.lower().split(), []
-    for one, other in zip(*sides, strict=True):
-        if one.rank >= other.rank or (kind == "first" and one.rank > 1) or one.query not in allowed:
+    query_words, listed = chosen.words.lower().split(), []
+    for one, loser in zip(*sides, strict=True):
+        if one.rank >= loser.rank or (kind == "first" and one.rank > 1) or one.query not in allowed:
             continue
-        win = _win(held, texts, direction, one, other)
-        if all(word in win.text.lower() for word in wanted):
-            found.append(win)
+        win = _win(evaluated, texts, direction, one, loser)
+        if all(word in win.text.lower() for word in query_words):
+            listed.append(win)
     if order == "query":
-        return found
-    return sorted(found, key=lambda win: -win.difference if order == "difference" else win.difference)
+        return listed
+    return sorted(listed, key=lambda win: -win.difference if order == "difference" else win.difference)
 
 
-def choices_of(held: Collection) -> list[str]:
+def choices_of(evaluated: Collection) -> list[str]:
     """The fields that queries can be grouped by."""
     from limner.evaluation.query_groups import known_kinds
 
-    return known_kinds(held)
+    return known_kinds(evaluated)
 
 
 def _allowed(
@@ -134,38 +139,38 @@ def _allowed(
     from limner.core.ids import Ids
     from limner.evaluation.query_groups import query_groups, refuse_unknown
 
-    allowed, held = set(queries), library.loaded(collection).held
+    allowed, evaluated = set(queries), library.loaded(collection).evaluated
     if chosen.by and chosen.value:
-        refuse_unknown(held, [chosen.by])
-        groups = query_groups(held, direction, Ids(queries), [chosen.by], min_size=1)
-        found = [group for group in groups if group.value.lower() == chosen.value.lower()]
-        if not found:
+        refuse_unknown(evaluated, [chosen.by])
+        groups = query_groups(evaluated, direction, Ids(queries), [chosen.by], min_size=1)
+        matching = [group for group in groups if group.value.lower() == chosen.value.lower()]
+        if not matching:
             raise UnknownName("value", chosen.value, [group.value for group in groups], of=chosen.by)
-        allowed &= {key for key, inside in zip(queries, found[0].members, strict=True) if inside}
+        allowed &= {key for key, inside in zip(queries, matching[0].members, strict=True) if inside}
     if chosen.failure:
         failed = with_classes(library, collection, loser, direction)
         allowed &= {failed.found[n].query for n in failed.of_class(chosen.failure)}
     return allowed
 
 
-def _win(held: Collection, texts: dict[str, str], direction: str, one: Place, other: Place) -> Win:
+def _win(evaluated: Collection, texts: dict[str, str], direction: str, one: Place, loser: Place) -> Win:
     if direction == "t2i":
-        pairs = held.judged(held.judgements.name, "t2i").relevant
+        pairs = evaluated.judged(evaluated.judgements.name, "t2i").relevant
         truth = pairs.candidates[int(pairs.columns[pairs.indptr[pairs.queries.index(one.query)]])]
-        return Win(texts[one.query], truth, one, other, (one.first, other.first))
-    firsts = (texts[one.first], texts[other.first])
-    return Win(" / ".join(firsts), one.query, one, other, firsts)
+        return Win(texts[one.query], truth, one, loser, (one.first, loser.first))
+    firsts = (texts[one.first], texts[loser.first])
+    return Win(" / ".join(firsts), one.query, one, loser, firsts)
 
 
 def _places(library: Library, collection: str, system: str, direction: str) -> list[Place]:
     """The rank of the relevant item of every query, computed once per system."""
-    ready, held = library.system(collection, system), library.loaded(collection).held
+    ready, evaluated = library.system(collection, system), library.loaded(collection).evaluated
     scores = ready.scores.T if direction == "t2i" else ready.scores
-    pairs = held.judged(held.judgements.name, direction).relevant
-    asked = [key for row, key in enumerate(pairs.queries) if pairs.indptr[row + 1] > pairs.indptr[row]]
+    pairs = evaluated.judged(evaluated.judgements.name, direction).relevant
+    judged_queries = [key for row, key in enumerate(pairs.queries) if pairs.indptr[row + 1] > pairs.indptr[row]]
     return library.jobs.value(
         ("places", collection, system, direction),
         f"ranking with {system}",
-        lambda job: placed(scores, held, direction, asked, job),
+        lambda job: placed(scores, evaluated, direction, judged_queries, job),
         patience=NOTICED,
     )
