@@ -20,7 +20,6 @@ from limner.web.guideline_page import as_lines
 from limner.web.jobs import Job, Pending
 from limner.web.judging import judged_collection, whole
 from limner.web.people_overview import PeopleOverview, people_of
-from limner.web.recording import record_collection
 from limner.web.site import ROLES, Ask, Handler, page, status_of
 
 MOST = 50
@@ -241,7 +240,7 @@ def _pooled(ask: Ask, job: Job, name: str, systems: list[str], depth: int, max_p
     site, store = ask.site, ask.site.store
     loaded = site.library.loaded(name, patience=None)
     ready = {each: site.library.system(name, each, patience=None) for each in systems}
-    record_collection(ask, name, loaded, job)
+    site.library.record(name, store, job)
     old, room = {(each.image, each.caption) for each in stored_pairs(store)}, max(0, max_pairs - len(waiting(store)))
     fill(
         store, {each: system.scores for each, system in ready.items()}, depth=depth,

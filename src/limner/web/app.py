@@ -34,7 +34,7 @@ from limner.web import (
 )
 from limner.web.jobs import Pending
 from limner.web.security import Guard, checked_proxies, names_of
-from limner.web.site import HERE, PAGES, Ask, Site, endpoint, failed, open_endpoint, page
+from limner.web.site import EVERYONE, HERE, PAGES, Ask, Handler, Site, endpoint, failed, page
 
 
 def application(site: Site, *, hosts: Sequence[str] = (), proxies: Sequence[str] = ()) -> Starlette:
@@ -83,46 +83,54 @@ def home(ask: Ask) -> Response:
     return page(ask, "home.html", about=about, collections=library.searchable, systems=systems, looks=looks)
 
 
+def _get(path: str, handler: Handler, *, role: str = "annotator") -> Route:
+    return Route(path, endpoint(handler, role=role), methods=["GET"])
+
+
+def _post(path: str, handler: Handler, *, role: str = "annotator", in_pool: bool = False) -> Route:
+    return Route(path, endpoint(handler, role=role, in_pool=in_pool), methods=["POST"])
+
+
 def routes() -> list[BaseRoute]:
     """Every address."""
     looking = [
-        Route("/", endpoint(home)),
-        Route("/name", open_endpoint(accounts.name), methods=["POST"]),
-        Route("/search", endpoint(search_page.search_page, role="reviewer"), methods=["GET"]),
-        Route("/search", endpoint(search_page.send_image, role="reviewer"), methods=["POST"]),
-        Route("/item", endpoint(item_page.item_page, role="reviewer")),
-        Route("/compare", endpoint(side_by_side.compare, role="reviewer")),
-        Route("/wins", endpoint(system_wins.wins_page, role="reviewer")),
-        Route("/slices", endpoint(side_by_side.slices_page, role="reviewer")),
-        Route("/failures", endpoint(failure_pages.failures_page, role="reviewer")),
-        Route("/failure", endpoint(failure_pages.failure_page, role="reviewer")),
-        Route("/map", endpoint(map_page.map_page, role="reviewer")),
-        Route("/map/points", endpoint(map_page.map_points, role="reviewer")),
-        Route("/map/label", endpoint(map_page.label_region, role="admin"), methods=["POST"]),
-        Route("/map/{part}", open_endpoint(map_page.map_part)),
-        Route("/image", endpoint(search_page.image)),
-        Route("/upload/{key}", endpoint(search_page.sent_image, role="reviewer")),
+        _get("/", home),
+        _post("/name", accounts.name, role=EVERYONE),
+        _get("/search", search_page.search_page, role="reviewer"),
+        _post("/search", search_page.send_image, role="reviewer"),
+        _get("/item", item_page.item_page, role="reviewer"),
+        _get("/compare", side_by_side.compare, role="reviewer"),
+        _get("/wins", system_wins.wins_page, role="reviewer"),
+        _get("/slices", side_by_side.slices_page, role="reviewer"),
+        _get("/failures", failure_pages.failures_page, role="reviewer"),
+        _get("/failure", failure_pages.failure_page, role="reviewer"),
+        _get("/map", map_page.map_page, role="reviewer"),
+        _get("/map/points", map_page.map_points, role="reviewer"),
+        _post("/map/label", map_page.label_region, role="admin"),
+        _get("/map/{part}", map_page.map_part, role=EVERYONE),
+        _get("/image", search_page.image),
+        _get("/upload/{key}", search_page.sent_image, role="reviewer"),
     ]
     people = [
-        Route("/login", open_endpoint(accounts.login_page), methods=["GET"]),
-        Route("/login", open_endpoint(accounts.login, in_pool=True), methods=["POST"]),
-        Route("/logout", open_endpoint(accounts.logout), methods=["POST"]),
-        Route("/invite/{token}", open_endpoint(accounts.invitation), methods=["GET"]),
-        Route("/invite/{token}", open_endpoint(accounts.accept, in_pool=True), methods=["POST"]),
-        Route("/reset/{token}", open_endpoint(accounts.reset_page), methods=["GET"]),
-        Route("/reset/{token}", open_endpoint(accounts.reset, in_pool=True), methods=["POST"]),
-        Route("/account", endpoint(accounts.account_page), methods=["GET"]),
-        Route("/account", endpoint(accounts.change_password, in_pool=True), methods=["POST"]),
+        _get("/login", accounts.login_page, role=EVERYONE),
+        _post("/login", accounts.login, role=EVERYONE, in_pool=True),
+        _post("/logout", accounts.logout, role=EVERYONE),
+        _get("/invite/{token}", accounts.invitation, role=EVERYONE),
+        _post("/invite/{token}", accounts.accept, role=EVERYONE, in_pool=True),
+        _get("/reset/{token}", accounts.reset_page, role=EVERYONE),
+        _post("/reset/{token}", accounts.reset, role=EVERYONE, in_pool=True),
+        _get("/account", accounts.account_page),
+        _post("/account", accounts.change_password, in_pool=True),
     ]
     judged = [
-        Route("/judge", endpoint(judging.judge_page), methods=["GET"]),
-        Route("/judge", endpoint(judging.judge_form), methods=["POST"]),
-        Route("/practice", endpoint(guideline_page.practice_page)),
-        Route("/captions", endpoint(study_pages.captions_page), methods=["GET"]),
-        Route("/captions", endpoint(study_pages.captions_form), methods=["POST"]),
-        Route("/study", endpoint(study_pages.study_page), methods=["GET"]),
-        Route("/study", endpoint(study_pages.study_form), methods=["POST"]),
-        Route("/studies", endpoint(study_pages.studies_page, role="reviewer")),
+        _get("/judge", judging.judge_page),
+        _post("/judge", judging.judge_form),
+        _get("/practice", guideline_page.practice_page),
+        _get("/captions", study_pages.captions_page),
+        _post("/captions", study_pages.captions_form),
+        _get("/study", study_pages.study_page),
+        _post("/study", study_pages.study_form),
+        _get("/studies", study_pages.studies_page, role="reviewer"),
     ]
     static = Mount("/static", StaticFiles(directory=HERE / "static"))
     return [*looking, *people, *judged, *_admins(), *_machines(), static]
@@ -131,45 +139,41 @@ def routes() -> list[BaseRoute]:
 def _admins() -> list[BaseRoute]:
     """The routes of admins and reviewers."""
     return [
-        Route("/admin", endpoint(admin.admin_page, role="reviewer")),
-        Route("/estimate", endpoint(estimating.estimate_page, role="reviewer")),
-        Route("/admin/effect", endpoint(answer_effect.effect_page, role="reviewer")),
-        Route("/admin/disagreements", endpoint(admin.disagreements_page, role="reviewer")),
-        Route("/admin/export", endpoint(answer_effect.export_file, role="admin")),
-        Route("/admin/tasks", endpoint(admin.with_form("make", admin.make_tasks), role="admin"), methods=["POST"]),
-        Route("/admin/study", endpoint(admin.with_form("study", admin.make_study), role="admin"), methods=["POST"]),
-        Route("/admin/invite", endpoint(accounts.make_invitation, role="admin"), methods=["POST"]),
-        Route("/admin/revoke", endpoint(accounts.revoke_invitation, role="admin"), methods=["POST"]),
-        Route("/admin/account", endpoint(accounts.open_or_close, role="admin"), methods=["POST"]),
-        Route("/admin/role", endpoint(accounts.change_role, role="admin"), methods=["POST"]),
-        Route("/admin/password", endpoint(accounts.replace_password, role="admin", in_pool=True), methods=["POST"]),
-        Route("/admin/reset", endpoint(accounts.make_reset_link, role="admin"), methods=["POST"]),
-        Route("/admin/assign", endpoint(admin.with_form("assigned", assigning.assign), role="admin"), methods=["POST"]),
-        Route("/admin/scale", endpoint(admin.with_form("scale", admin.own_scale), role="admin"), methods=["POST"]),
-        Route(
-            "/admin/guideline",
-            endpoint(admin.with_form("guideline", guideline_page.edit), role="admin"),
-            methods=["POST"],
-        ),
-        Route("/admin/aside", endpoint(admin.aside, role="admin"), methods=["POST"]),
-        Route("/admin/review", endpoint(admin.review_task, role="reviewer"), methods=["POST"]),
+        _get("/admin", admin.admin_page, role="reviewer"),
+        _get("/estimate", estimating.estimate_page, role="reviewer"),
+        _get("/admin/effect", answer_effect.effect_page, role="reviewer"),
+        _get("/admin/disagreements", admin.disagreements_page, role="reviewer"),
+        _get("/admin/export", answer_effect.export_file, role="admin"),
+        _post("/admin/tasks", admin.with_form("make", admin.make_tasks), role="admin"),
+        _post("/admin/study", admin.with_form("study", admin.make_study), role="admin"),
+        _post("/admin/invite", accounts.make_invitation, role="admin"),
+        _post("/admin/revoke", accounts.revoke_invitation, role="admin"),
+        _post("/admin/account", accounts.open_or_close, role="admin"),
+        _post("/admin/role", accounts.change_role, role="admin"),
+        _post("/admin/password", accounts.replace_password, role="admin", in_pool=True),
+        _post("/admin/reset", accounts.make_reset_link, role="admin"),
+        _post("/admin/assign", admin.with_form("assigned", assigning.assign), role="admin"),
+        _post("/admin/scale", admin.with_form("scale", admin.own_scale), role="admin"),
+        _post("/admin/guideline", admin.with_form("guideline", guideline_page.edit), role="admin"),
+        _post("/admin/aside", admin.aside, role="admin"),
+        _post("/admin/review", admin.review_task, role="reviewer"),
     ]
 
 
 def _machines() -> list[BaseRoute]:
     """The routes of the JSON API."""
     return [
-        Route("/api/openapi.json", endpoint(api.openapi)),
-        Route("/api/collections", endpoint(api.collections, role="reviewer")),
-        Route("/api/search", endpoint(api.search_json, role="reviewer")),
-        Route("/api/failures", endpoint(api.failures_json, role="reviewer")),
-        Route("/api/task", endpoint(judging.api_task), methods=["POST"]),
-        Route("/api/task/return", endpoint(judging.api_return), methods=["POST"]),
-        Route("/api/answers", endpoint(judging.api_answer), methods=["POST"]),
-        Route("/api/answers/undo", endpoint(judging.api_undo), methods=["POST"]),
-        Route("/api/mine", endpoint(judging.api_mine)),
-        Route("/api/question", endpoint(study_pages.api_question)),
-        Route("/api/study-answers", endpoint(study_pages.api_study_answer), methods=["POST"]),
-        Route("/api/study", endpoint(estimating.api_study, role="reviewer")),
-        Route("/api/status", endpoint(admin.api_status, role="reviewer")),
+        _get("/api/openapi.json", api.openapi),
+        _get("/api/collections", api.collections, role="reviewer"),
+        _get("/api/search", api.search_json, role="reviewer"),
+        _get("/api/failures", api.failures_json, role="reviewer"),
+        _post("/api/task", judging.api_task),
+        _post("/api/task/return", judging.api_return),
+        _post("/api/answers", judging.api_answer),
+        _post("/api/answers/undo", judging.api_undo),
+        _get("/api/mine", judging.api_mine),
+        _get("/api/question", study_pages.api_question),
+        _post("/api/study-answers", study_pages.api_study_answer),
+        _get("/api/study", estimating.api_study, role="reviewer"),
+        _get("/api/status", admin.api_status, role="reviewer"),
     ]

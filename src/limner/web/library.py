@@ -24,7 +24,9 @@ from limner.web.search_request import ALL, HELD_OUT
 from limner.web.served_index import ServedIndex
 
 if TYPE_CHECKING:
+    from limner.annotate.store import Store
     from limner.core.collection import Collection
+    from limner.core.progress import Progress
 
 
 class Library:
@@ -182,6 +184,20 @@ class Library:
             return frozenset(key for key in images if key not in opened.training.images.ids)
         saw = np.zeros(len(images), dtype=bool) if record is None else record.saw(opened.collection)
         return frozenset(key for key, in_training in zip(images, saw, strict=True) if not in_training)
+
+    def record(self, name: str, store: Store, progress: Progress) -> None:
+        """Adds the images and captions of a collection to a store, with what loads them.
+
+        So `limner annotate serve STORE` opens the collection again.
+        """
+        from limner.annotate.store.contents import add_collection
+
+        source = self.collections[name]
+        evaluated = self.loaded(name, patience=None).evaluated
+        add_collection(store, evaluated, spec=source if isinstance(source, str) else name, progress=progress)
+        if isinstance(source, str):
+            split = (store.setting("loading") or {}).get("split")  # of a store that `limner annotate pool` made
+            store.set("loading", {"options": self.options, "split": split})
 
     def warm(self) -> None:
         """Loads all saved models in the background, so that the first visitor does not wait; nothing is trained."""

@@ -13,7 +13,6 @@ from limner.web.failures import DIRECTIONS, with_classes
 from limner.web.jobs import NOTICED, Job
 from limner.web.judging import judged_collection, whole
 from limner.web.library import Library
-from limner.web.recording import record_collection
 from limner.web.search_request import HELD_OUT
 from limner.web.site import Ask, page, query
 
@@ -106,7 +105,7 @@ def _tasks(ask: Ask, job: Job, name: str, system: str, chosen: list[str], depth:
     site, store = ask.site, ask.site.store
     loaded = site.library.loaded(name, patience=None)
     lists = _lists(site.library, name, system, chosen)
-    record_collection(ask, name, loaded, job)
+    site.library.record(name, store, job)
     fill(store, {system: lists}, depth=depth)
     proposed_pairs = merged(proposed({system: lists}, depth=depth), depth=depth)
     pairs = [pair for pair in waiting(store) if pair in proposed_pairs]

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 ROLES = ("annotator", "reviewer", "admin")
+EVERYONE = "everyone"
 PAGES = (
     ("/search", "Search", "reviewer", "Find images by text and texts by image, with or without corrections."),
     ("/compare", "Side by side", "reviewer", "Compare systems on collections, under every set of judgements."),
@@ -222,27 +223,20 @@ def endpoint(
 
     Args:
         handler: Creates the response.
-        role: The role that is required.
+        role: The role that is required; `EVERYONE` if none is, and nobody has to log in.
         in_pool: Whether it hashes passwords and therefore runs in the separate pool.
     """
 
     async def answer(request: Request) -> Response:
         site: Site = request.app.state.site
+        if role == EVERYONE:
+            return await _handled(handler, request, site, Visitor("", "annotator"), in_pool)
         visitor = await run_in_threadpool(site.visitor, request)
         if visitor is None:
             return _log_in(request)
         if not visitor.may(role):
             raise HTTPException(403, f"this is for the role {role}; you are {visitor.role}")
         return await _handled(handler, request, site, visitor, in_pool)
-
-    return answer
-
-
-def open_endpoint(handler: Handler, *, in_pool: bool = False) -> Callable[[Request], Awaitable[Response]]:
-    """An endpoint for everyone, logged in or not."""
-
-    async def answer(request: Request) -> Response:
-        return await _handled(handler, request, request.app.state.site, Visitor("", "annotator"), in_pool)
 
     return answer
 

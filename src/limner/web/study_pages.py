@@ -23,7 +23,6 @@ from limner.web.judging import (
     whole,
 )
 from limner.web.people_overview import SAMPLES
-from limner.web.recording import record_collection
 from limner.web.site import Ask, page, query
 
 if TYPE_CHECKING:
@@ -282,7 +281,7 @@ def make(ask: Ask, job: Job, how: Mapping[str, Any]) -> str:
     library, name = ask.site.library, judged_collection(ask)
     loaded = library.loaded(name, patience=None)
     made = (_of_systems if how["kind"] == "systems" else _of_rankings)(ask, name, loaded, how)
-    record_collection(ask, name, loaded, job)
+    library.record(name, ask.site.store, job)
     added = add_study(ask.site.store, made, name=how["name"], people=how["people"])
     return f"{count(added, 'comparison')} made"
 
