@@ -43,10 +43,10 @@ def world(images: int = 60) -> limner.Collection:
 
 def filled(path: Path | str, *, tasks: int = 2, size: int = 5, replication: int = 2) -> Path | str:
     """A store with tasks of the world's test images and captions that are not theirs."""
-    held = world().test
-    images, texts = list(held.images.ids), list(held.texts.ids)
+    test_part = world().test
+    images, texts = list(test_part.images.ids), list(test_part.texts.ids)
     with open_store(path) as store:
-        add_collection(store, held, spec="scenes")
+        add_collection(store, test_part, spec="scenes")
         pairs = [
             (images[n % len(images)], texts[(7 * n + n // len(texts) + 5) % len(texts)]) for n in range(tasks * size)
         ]
@@ -76,11 +76,11 @@ def sure_client(folder: Path) -> TestClient:
     """A site of 240 images with a caption each; its similarities are right for even captions and noise for odd ones."""
     image = folder / "image.png"
     Image.new("RGB", (64, 48), "teal").save(image)
-    rng, many = np.random.default_rng(0), 240
-    images = limner.Items([f"i{n}" for n in range(many)], [str(image)] * many)
-    texts = limner.Items([f"t{n}" for n in range(many)], [f"caption {n}" for n in range(many)], kind="text")
-    pairs = Judgements.from_pairs([(f"i{n}", f"t{n}") for n in range(many)], queries=images.ids, candidates=texts.ids)
-    np.save(folder / "mine.npy", rng.random((many, many)) + 1.5 * np.diag(np.arange(many) % 2 == 0))
+    rng, count = np.random.default_rng(0), 240
+    images = limner.Items([f"i{n}" for n in range(count)], [str(image)] * count)
+    texts = limner.Items([f"t{n}" for n in range(count)], [f"caption {n}" for n in range(count)], kind="text")
+    pairs = Judgements.from_pairs([(f"i{n}", f"t{n}") for n in range(count)], queries=images.ids, candidates=texts.ids)
+    np.save(folder / "mine.npy", rng.random((count, count)) + 1.5 * np.diag(np.arange(count) % 2 == 0))
     app = make_app(
         [limner.Collection("shapes", images, texts, pairs)], systems=(), matrices={"mine": folder / "mine.npy"},
         store=folder / "answers.db",
@@ -100,57 +100,57 @@ def until(page, words: str, arg: object, *, seconds: float = 60) -> None:
         page.wait_for_timeout(50)
 
 
-def patient(asked: TestClient, address: str, **more):
+def patient(visitor: TestClient, address: str, **more):
     """The page once it is made."""
     for _ in range(600):
-        reply = asked.get(address, **more)
+        reply = visitor.get(address, **more)
         if reply.status_code != 202:
             return reply
         time.sleep(0.05)
     raise AssertionError(f"{address} was never made")
 
 
-def settled(asked: TestClient, address: str = "/admin"):
+def settled(visitor: TestClient, address: str = "/admin"):
     """The admin's page once the answers are compared."""
     for _ in range(600):
-        reply = asked.get(address)
+        reply = visitor.get(address)
         if "being compared" not in reply.text:
             return reply
         time.sleep(0.05)
     raise AssertionError("the answers were never compared")
 
 
-def browser(asked: TestClient, *, address: str = "testclient", base: str = "http://localhost") -> TestClient:
+def browser(visitor: TestClient, *, address: str = "testclient", base: str = "http://localhost") -> TestClient:
     """A fresh browser on the same site, at an address of its own."""
-    return TestClient(asked.app, base_url=base, follow_redirects=False, client=(address, 50_000))
+    return TestClient(visitor.app, base_url=base, follow_redirects=False, client=(address, 50_000))
 
 
-def enrolled(asked: TestClient, name: str, role: str) -> TestClient:
+def enrolled(visitor: TestClient, name: str, role: str) -> TestClient:
     """A fresh browser of the same site with an account of its own."""
     from limner.annotate.store.people import annotators, make_invite
 
-    store = asked.app.state.site.store
+    store = visitor.app.state.site.store
     by = next((each.id for each in annotators(store) if each.role == "admin" and each.active), None)
     token = make_invite(store, role=role, by=by)
-    mine = browser(asked)
-    reply = mine.post(f"/invite/{token}", data={"name": name, "password": PASSWORD, "again": PASSWORD})
+    enrolled_visitor = browser(visitor)
+    reply = enrolled_visitor.post(f"/invite/{token}", data={"name": name, "password": PASSWORD, "again": PASSWORD})
     assert reply.status_code == 303, reply.text
-    return mine
+    return enrolled_visitor
 
 
-def judged(asked: TestClient, name: str, grades: list[int], *, milliseconds: int = 900) -> dict:
+def judged(visitor: TestClient, name: str, grades: list[int], *, milliseconds: int = 900) -> dict:
     """Answers one task under a name."""
-    asked.cookies.set("limner_name", name)
-    task = asked.post("/api/task", json={}).json()["task"]
+    visitor.cookies.set("limner_name", name)
+    task = visitor.post("/api/task", json={}).json()["task"]
     for item, grade in zip(task["items"], grades, strict=True):
         body = {"item": item["id"], "key": f"{name}-{item['id']:08d}", "grade": grade, "milliseconds": milliseconds}
-        assert asked.post("/api/answers", json=body).status_code == 200
+        assert visitor.post("/api/answers", json=body).status_code == 200
     return task
 
 
-def account(asked: TestClient, address: str = "/judge") -> str:
+def account(visitor: TestClient, address: str = "/judge") -> str:
     """What a page sends back: the account that it was opened for."""
-    return re.search(r'data-account="([^"]*)"', asked.get(address).text)[1]
+    return re.search(r'data-account="([^"]*)"', visitor.get(address).text)[1]
 
 
 def read_guideline(name: str, version: str = "1") -> str:
@@ -195,17 +195,17 @@ def running(app, *, limits: Limits | None = None, certificate: Path | None = Non
 def served(folder: Path, *, tasks: int):
     """The app of a running site whose store has tasks of four pairs, each for one person; `app.state.address`."""
     app = client(filled(folder / "answers.db", tasks=tasks, size=4, replication=1)).app
-    with running(app) as where:
-        app.state.address = where
+    with running(app) as address:
+        app.state.address = address
         yield app
 
 
 @contextmanager
 def warm(folder: Path, path: str):
     """A running site with a page that was already computed once."""
-    asked = client(folder / "answers.db")
-    patient(asked, path)
-    with running(asked.app) as address:
+    visitor = client(folder / "answers.db")
+    patient(visitor, path)
+    with running(visitor.app) as address:
         yield address
 
 
@@ -224,10 +224,10 @@ def watched(browser, *, base_url: str | None = None, viewport: dict[str, int]):
 def from_disk(browser, file: Path):
     """A saved page on a phone; it may neither ask for anything outside nor write to the console."""
     context = browser.new_context(viewport={"width": 360, "height": 740})
-    page, asked, said = context.new_page(), [], []
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("console", lambda message: said.append(message.text))
+    page, requests, messages = context.new_page(), [], []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("console", lambda message: messages.append(message.text))
     page.goto(file.as_uri())
     yield page
-    assert said == [] and [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    assert messages == [] and [url for url in requests if not url.startswith(("file:", "data:"))] == []
     context.close()

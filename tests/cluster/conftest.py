@@ -24,12 +24,12 @@ collect_ignore = ["conftest.py"]  # no doctests here; and two files of this name
 @pytest.fixture(scope="session")
 def nodes() -> Iterator[Any]:
     """The nodes; `.address` joins them, `.add_node` and `.remove_node` change them."""
-    kept = dict(os.environ)
+    environment = dict(os.environ)
     folder = tempfile.mkdtemp(prefix="limner-")  # short: the names of sockets in it may have 107 characters at most
     (Path(folder) / "ray").mkdir()  # Ray notes the current cluster there, and does not make the folder itself
     os.environ |= {
         "RAY_TMPDIR": folder,
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), kept.get("PYTHONPATH", "")]).strip(os.pathsep),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), environment.get("PYTHONPATH", "")]).strip(os.pathsep),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "GRPC_ENABLE_FORK_SUPPORT": "0",  # the proxy forks only to start another program; gRPC's handlers can end that
@@ -49,7 +49,7 @@ def nodes() -> Iterator[Any]:
     finally:
         started.shutdown()
         os.environ.clear()
-        os.environ.update(kept)
+        os.environ.update(environment)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -45,18 +45,18 @@ def test_a_process_that_is_on_no_node(nodes, client_address, tmp_path):
     command = [sys.executable, tmp_path / "notebook.py", client_address, tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
-    found, scores = np.load(tmp_path / "found.npz"), Scores.from_embeddings(*sides)
+    stored, scores = np.load(tmp_path / "found.npz"), Scores.from_embeddings(*sides)
     for ranking, names in ((scores.top(5), ("top", "scores")), (scores.correct("csls").top(5), ("csls", "corrected"))):
-        assert np.array_equal(ranking.indices, found[names[0]]) and np.array_equal(ranking.scores, found[names[1]])
+        assert np.array_equal(ranking.indices, stored[names[0]]) and np.array_equal(ranking.scores, stored[names[1]])
     batches = [16] * 32 + [8] * 8
-    assert found["vectors"].tolist() == [[size, n + 10, n + 2] for n, size in enumerate(batches)]
+    assert stored["vectors"].tolist() == [[size, n + 10, n + 2] for n, size in enumerate(batches)]
 
 
 class Proxy:
     """Stands for Ray's proxy, which starts no server for the first `failing` times that a client asks."""
 
-    def __init__(self, failing):
-        self.failing, self.asked = failing, 0
+    def __init__(self, failures_left):
+        self.failing, self.asked = failures_left, 0
 
     def init(self, address, **options):
         self.asked += 1
@@ -65,13 +65,13 @@ class Proxy:
 
 
 def test_a_client_asks_again_for_a_server_that_did_not_start():
-    proxy = Proxy(failing=2)
+    proxy = Proxy(failures_left=2)
     _join(proxy, "ray://127.0.0.1:1")
     assert proxy.asked == 3
 
 
 def test_a_client_gives_up_in_the_end():
-    proxy = Proxy(failing=9)
+    proxy = Proxy(failures_left=9)
     with pytest.raises(LimnerError, match=r"no Ray cluster at .* \(Starting Ray client server failed\)"):
         _join(proxy, "ray://127.0.0.1:1")
     assert proxy.asked == 3

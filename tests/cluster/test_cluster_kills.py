@@ -29,8 +29,8 @@ def run(words, folder):
     """To its end; says how long it took."""
     began = time.monotonic()
     process = begun(words, folder)
-    said = process.communicate(timeout=600)[1]
-    assert process.returncode == 0, said
+    errors = process.communicate(timeout=600)[1]
+    assert process.returncode == 0, errors
     return time.monotonic() - began
 
 
@@ -41,14 +41,14 @@ def killed(words, folder, after):
         process.wait(after)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGKILL)
-    said = process.communicate(timeout=60)[1]
-    assert process.returncode in (0, -signal.SIGKILL), said
+    errors = process.communicate(timeout=60)[1]
+    assert process.returncode in (0, -signal.SIGKILL), errors
     return process.returncode != 0
 
 
 @pytest.fixture(scope="module")
-def given(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("given")
+def folder_of_inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
     world = limner.load("scenes", images=60)
     limner.train(world, "colours").save(folder / "m.npz")
     texts = [f"{text} {n}" for n in range(90) for text in world.texts.values]
@@ -56,31 +56,31 @@ def given(tmp_path_factory):
     return folder
 
 
-def test_an_index_that_a_cluster_encodes_for(nodes, given, tmp_path):
+def test_an_index_that_a_cluster_encodes_for(nodes, folder_of_inputs, tmp_path):
     def words(place):
-        named = ("--items", given / "texts.txt", "--model", given / "m.npz", "--resume")
+        named = ("--items", folder_of_inputs / "texts.txt", "--model", folder_of_inputs / "m.npz", "--resume")
         return ("index", tmp_path / place, *named, "--cluster", nodes.address)
 
     seconds, draw = run(words("reference"), tmp_path), random.Random(2)
-    whole = open_index(tmp_path / "reference")
+    reference = open_index(tmp_path / "reference")
     met = rows = place = 0
     while met < KILLS:
         met += killed(words(f"i{place}"), tmp_path, draw.uniform(0, seconds))
         if not (tmp_path / f"i{place}" / "items.lance" / "_versions").is_dir():
             continue
-        found = open_index(tmp_path / f"i{place}")
-        assert list(found.ids) == list(whole.ids)[: len(found)] and len(found) >= rows
-        rows = len(found)
-        if rows == len(whole):
+        cluster_index = open_index(tmp_path / f"i{place}")
+        assert list(cluster_index.ids) == list(reference.ids)[: len(cluster_index)] and len(cluster_index) >= rows
+        rows = len(cluster_index)
+        if rows == len(reference):
             rows, place = 0, place + 1
     run(words(f"i{place}"), tmp_path)
     vectors = [np.concatenate(list(open_index(tmp_path / name).store.vectors())) for name in (f"i{place}", "reference")]
-    assert len(whole) == len(vectors[0]) > 3 * 4096 and np.allclose(*vectors, atol=1e-6)
+    assert len(reference) == len(vectors[0]) > 3 * 4096 and np.allclose(*vectors, atol=1e-6)
 
 
-def test_a_report_that_a_cluster_computes(nodes, given, tmp_path):
+def test_a_report_that_a_cluster_computes(nodes, folder_of_inputs, tmp_path):
     def words(file):
-        world = ("evaluate", "scenes", "-O", "images=60", "--model", given / "m.npz")
+        world = ("evaluate", "scenes", "-O", "images=60", "--model", folder_of_inputs / "m.npz")
         return (*world, "-o", tmp_path / file, "--cluster", nodes.address)
 
     seconds, draw = run(words("reference.json"), tmp_path), random.Random(3)

@@ -12,8 +12,8 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "cluster.md"
 
 
 def test_the_table_is_the_one_of_the_saved_constants():
-    shown = PAGE.read_text(encoding="utf-8").partition("<!-- table -->\n")[2].partition("\n<!-- /table -->")[0]
-    assert shown.strip() == projection.table(), "run python benchmarks/cluster.py --table and paste it there"
+    table = PAGE.read_text(encoding="utf-8").partition("<!-- table -->\n")[2].partition("\n<!-- /table -->")[0]
+    assert table.strip() == projection.table(), "run python benchmarks/cluster.py --table and paste it there"
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,9 @@ def test_evaluate(nodes, tmp_path):
     for name, matrix in (("images", images), ("texts", texts)):
         Embeddings([f"{name}{k}" for k in range(len(matrix))], matrix).save(tmp_path / f"{name}.npy")
     words = ["evaluate", "per-image:5", "--images", tmp_path / "images.npy", "--texts", tmp_path / "texts.npy"]
-    here, there = run(*words, "--json"), run(*words, "--json", "--cluster", nodes.address)
-    assert there.returncode == 0, there.stderr
-    assert json.loads(here.stdout) == json.loads(there.stdout)
+    local, remote = run(*words, "--json"), run(*words, "--json", "--cluster", nodes.address)
+    assert remote.returncode == 0, remote.stderr
+    assert json.loads(local.stdout) == json.loads(remote.stdout)
 
 
 @pytest.mark.parametrize(

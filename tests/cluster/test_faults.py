@@ -95,20 +95,20 @@ def _shipped_whole():
 
 def test_a_worker_is_killed(joined, tmp_path):
     source = scores(1)
-    whole = source.matrix()
+    matrix = source.matrix()
     with connect():
         results = source.stream(Marked(tmp_path))
         blocks = [next(results)]
         pid = kill_one_at_work(tmp_path)
         blocks += results
-    assert np.array_equal(np.concatenate(blocks), whole)
+    assert np.array_equal(np.concatenate(blocks), matrix)
     assert any(pid in pids and len(pids) > 1 for pids in begun(tmp_path).values())
 
 
 def test_a_node_is_lost_with_what_it_had_found(joined, tmp_path):
     """Blocks of 600 kB stay on the node that made them until they are asked for, and are made again when it dies."""
     source = scores(2)
-    whole = source.matrix()
+    matrix = source.matrix()
     node = add_node(joined)
     joined.wait_for_nodes()
     with connect() as cluster:
@@ -119,14 +119,14 @@ def test_a_node_is_lost_with_what_it_had_found(joined, tmp_path):
         wait_for_work(tmp_path, node.node_id)
         joined.remove_node(node, allow_graceful=False)
         blocks += results
-    assert np.array_equal(np.concatenate(blocks), whole)
+    assert np.array_equal(np.concatenate(blocks), matrix)
     assert any(len(pids) > 1 for pids in begun(tmp_path).values())
 
 
 def test_a_sum_is_the_same_to_the_last_bit_after_a_worker_died(joined, tmp_path):
     source = scores(3)
     (tmp_path / "here").mkdir()
-    here = source.fold(Adding(tmp_path / "here"), np.add, steady=True)
+    local = source.fold(Adding(tmp_path / "here"), np.add, steady=True)
     killed = []
 
     def kill_one(done, rows):
@@ -135,6 +135,6 @@ def test_a_sum_is_the_same_to_the_last_bit_after_a_worker_died(joined, tmp_path)
 
     (tmp_path / "there").mkdir()
     with connect():
-        there = source.fold(Adding(tmp_path / "there"), np.add, steady=True, progress=kill_one)
-    assert killed and np.array_equal(here, there)
+        remote = source.fold(Adding(tmp_path / "there"), np.add, steady=True, progress=kill_one)
+    assert killed and np.array_equal(local, remote)
     assert any(len(pids) > 1 for pids in begun(tmp_path / "there").values())

@@ -35,35 +35,39 @@ def pairs():
     return Judgements.from_pairs([(f"i{t // 5}", f"t{t}", 1 + t % 3) for t in range(3500)])
 
 
-def same(here, there):
-    return np.array_equal(here.indices, there.indices) and np.array_equal(here.scores, there.scores)
+def are_equal(local, there):
+    return np.array_equal(local.indices, there.indices) and np.array_equal(local.scores, there.scores)
 
 
-def equal_places(here, there):
+def equal_places(local, there):
     return all(
-        np.array_equal(getattr(here, name), getattr(there, name)) for name in ("indptr", "above", "tied", "grades")
+        np.array_equal(getattr(local, name), getattr(there, name)) for name in ("indptr", "above", "tied", "grades")
     )
 
 
 def test_top_and_matrix(joined, scores):
     turned, plain = scores.T.top(4), scores.matrix()
     grid = Scores.from_matrix(plain.astype(np.float64), scores.queries, scores.candidates)
-    here = scores.top(7), grid.top(3), grid.T.top(3)
+    local = scores.top(7), grid.top(3), grid.T.top(3)
     with connect() as cluster:
         assert cluster.cores == 2
-        assert all(map(same, here, (scores.top(7), grid.top(3), grid.T.top(3))))
-        assert same(turned, scores.T.top(4))
+        assert all(map(are_equal, local, (scores.top(7), grid.top(3), grid.T.top(3))))
+        assert are_equal(turned, scores.T.top(4))
         assert np.array_equal(plain, scores.matrix())
 
 
 @pytest.mark.parametrize("name", CORRECTIONS)
 def test_corrections(joined, scores, name):
     bank = vectors("b", 600, 5)
-    own = scores.correct(name).statistics  # of the queries themselves, which are recognised
-    here = scores.correct(name).top(5), scores.correct(name, bank=bank).top(5), scores.correct(own).top(5)
+    own_bank = scores.correct(name).statistics  # of the queries themselves, which are recognised
+    local = scores.correct(name).top(5), scores.correct(name, bank=bank).top(5), scores.correct(own_bank).top(5)
     with connect():
-        there = scores.correct(name).top(5), scores.correct(name, bank=bank).top(5), scores.correct(own).top(5)
-    assert all(map(same, here, there))
+        remote = (
+            scores.correct(name).top(5),
+            scores.correct(name, bank=bank).top(5),
+            scores.correct(own_bank).top(5),
+        )
+    assert all(map(are_equal, local, remote))
 
 
 def collection(n=300, per_image=5):
@@ -77,31 +81,31 @@ def collection(n=300, per_image=5):
 def test_evaluation_with_folds_and_a_correction(joined):
     truth = collection()
     scores = Scores.from_embeddings(vectors("i", 300, 6), vectors("t", 1500, 7)).correct("csls")
-    here = limner.evaluate(scores, truth, protocol=["coco-1k", "coco-5k"])
+    local = limner.evaluate(scores, truth, protocol=["coco-1k", "coco-5k"])
     with connect():
-        there = limner.evaluate(scores, truth, protocol=["coco-1k", "coco-5k"])
-    assert here.rows() == there.rows()
-    for mine, other in zip(here.results, there.results, strict=True):
-        assert np.array_equal(mine.values, other.values)
-    assert all(same(here.top[direction], there.top[direction]) for direction in ("i2t", "t2i"))
+        remote = limner.evaluate(scores, truth, protocol=["coco-1k", "coco-5k"])
+    assert local.rows() == remote.rows()
+    for here_result, there_result in zip(local.results, remote.results, strict=True):
+        assert np.array_equal(here_result.values, there_result.values)
+    assert all(are_equal(local.top[direction], remote.top[direction]) for direction in ("i2t", "t2i"))
 
 
 @pytest.mark.parametrize("ties", TIES)
 def test_places_in_shards(joined, tied, pairs, ties):
-    asked = [RankRequest(pairs), RankRequest(pairs.at_least(2))]
-    here, kept = place(tied, asked, RankOptions(ties=ties, keep=12))
+    questions = [RankRequest(pairs), RankRequest(pairs.at_least(2))]
+    local, kept_columns = place(tied, questions, RankOptions(ties=ties, keep=12))
     with connect(shard=1024):
-        there, kept_there = place(tied, asked, RankOptions(ties=ties, keep=12))
-    assert all(map(equal_places, here, there))
-    assert same(kept, kept_there)
+        remote, remote_kept = place(tied, questions, RankOptions(ties=ties, keep=12))
+    assert all(map(equal_places, local, remote))
+    assert are_equal(kept_columns, remote_kept)
 
 
 def test_folds_are_counted_in_whole_rows(joined, tied, pairs):
     folds = np.arange(700) % 4, np.arange(3500) // 5 % 4
-    here, _ = place(tied, [RankRequest(pairs, *folds)])
+    local, _ = place(tied, [RankRequest(pairs, *folds)])
     with connect(shard=1024):
-        there, _ = place(tied, [RankRequest(pairs, *folds)])
-    assert all(map(equal_places, here, there))
+        remote, _ = place(tied, [RankRequest(pairs, *folds)])
+    assert all(map(equal_places, local, remote))
 
 
 @pytest.mark.parametrize("k", [1, 10, 2000])
@@ -113,26 +117,26 @@ def test_top_in_shards(joined, tied, k, joined_here, store, monkeypatch):
     """
     monkeypatch.setattr(candidate_shards, "JOINED_HERE", joined_here)
     monkeypatch.setattr(ray_cluster, "_smallest_store", lambda: store)
-    here = tied.top(k)
+    local = tied.top(k)
     with connect(shard=1024) as cluster:
         assert cluster._shards(tied, limner.scores.Best(k)).anywhere == (store > 0)
-        assert same(here, tied.top(k))
+        assert are_equal(local, tied.top(k))
 
 
 def test_shards_are_cut_when_the_store_is_small(joined):
     """Vectors of 120 MB do not go whole into stores of 200 MB."""
     wide = Scores.from_embeddings(vectors("q", 300, 8, d=1024), vectors("c", 30_000, 9, d=1024), similarity="dot")
-    here = wide.top(5)
+    local = wide.top(5)
     with connect() as cluster:
         assert cluster._shards(wide, limner.scores.Best(5)).width < 30_000
-        assert same(here, wide.top(5))
+        assert are_equal(local, wide.top(5))
 
 
 def test_progress_ends_at_all_rows(joined, scores):
-    seen = []
+    progress_seen = []
     with connect():
-        scores.top(1, progress=lambda done, total: seen.append((done, total)))
-    assert seen[-1] == (1300, 1300) and seen == sorted(seen) and len(seen) > 1
+        scores.top(1, progress=lambda done, total: progress_seen.append((done, total)))
+    assert progress_seen[-1] == (1300, 1300) and progress_seen == sorted(progress_seen) and len(progress_seen) > 1
 
 
 def test_vectors_are_sent_once(joined):
@@ -147,15 +151,15 @@ def test_a_file_on_shared_storage_is_not_sent(joined, tmp_path):
         vectors(name, 700, seed, d=512).save(tmp_path / f"{name}.npy")
     mapped = [Embeddings.load(tmp_path / f"{name}.npy") for name in "qc"]
     scores = Scores.from_embeddings(*mapped, similarity="dot")
-    here = scores.top(5)
+    local = scores.top(5)
     with connect(shared=tmp_path) as cluster:
-        assert same(here, scores.top(5)) and cluster.post._sent == {}
+        assert are_equal(local, scores.top(5)) and cluster.post._sent == {}
         assert cluster.post.mapped(mapped[0].matrix[256:300]).open().tolist() == mapped[0].matrix[256:300].tolist()
         assert cluster.post.mapped(np.asarray(mapped[0].matrix)) is None
     with connect(shared=tmp_path, shard=512 * 2):
-        assert same(here, scores.top(5))
+        assert are_equal(local, scores.top(5))
     with connect(shared=tmp_path / "elsewhere") as cluster:
-        assert same(here, scores.top(5)) and len(cluster.post._sent) == 2
+        assert are_equal(local, scores.top(5)) and len(cluster.post._sent) == 2
 
 
 def test_passes_are_local_again_afterwards(joined, scores):

@@ -53,8 +53,10 @@ def test_every_core_gets_its_share(joined):
             shares = [Counter(source.stream(napping)) for _ in range(6)][1:]  # processes are started in the first
     finally:
         joined.remove_node(node)
-    most = [max(count / (2 if there == node.node_id else 1) for there, count in share.items()) for share in shares]
-    assert statistics.median(most) <= -(-TASKS // 4) + 1, shares  # in one of them the machine may be busy
+    highest = [
+        max(count / (2 if node_id == node.node_id else 1) for node_id, count in share.items()) for share in shares
+    ]
+    assert statistics.median(highest) <= -(-TASKS // 4) + 1, shares  # in one of them the machine may be busy
 
 
 class Holder:
@@ -71,14 +73,14 @@ def test_a_core_that_somebody_else_holds_does_not_stop_a_pass(joined):
     node = add_node(joined)
     joined.wait_for_nodes()
     source = scores(12)
-    here = source.top(3)
+    local = source.top(3)
     holder = ray.remote(num_cpus=1, scheduling_strategy=On(node.node_id, soft=False))(Holder).remote()
     try:
         assert ray.get(holder.held.remote())
         with connect() as cluster:
             assert cluster.cores == 3
-            there = source.top(3)
+            remote = source.top(3)
     finally:
         ray.kill(holder)
         joined.remove_node(node)
-    assert np.array_equal(here.indices, there.indices) and np.array_equal(here.scores, there.scores)
+    assert np.array_equal(local.indices, remote.indices) and np.array_equal(local.scores, remote.scores)

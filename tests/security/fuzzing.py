@@ -50,18 +50,18 @@ def work(*, seconds: float, megabytes: int) -> None:
     warnings.simplefilter("ignore")
     os.environ["NO_COLOR"] = "1"
     signal.signal(signal.SIGPROF, _alarm)
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as held:
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as scratch:
         for line in sys.stdin:
             name, start, stop = json.loads(line)
-            came = _batch(name, range(start, stop), Path(held), seconds, megabytes)
+            came = _batch(name, range(start, stop), Path(scratch), seconds, megabytes)
             came["peak MB"] = _peak_megabytes()
             say(done=stop, came=came)
 
 
 def _peak_megabytes() -> int:
     """The high-water mark of this process; `ru_maxrss` begins with that of the process that started it."""
-    told = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return int(told["VmHWM"].split()[0]) // 1024
+    memory = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(memory["VmHWM"].split()[0]) // 1024
 
 
 def say(**told: Any) -> None:
@@ -78,14 +78,14 @@ def _batch(name: str, numbers: range, folder: Path, seconds: float, megabytes: i
             readers.read_one(name, number, folder)
     _limit_memory(megabytes)
     came: Counter[str] = Counter()
-    said = time.monotonic()
+    last_line = time.monotonic()
     for number in numbers:
         began = time.monotonic()
         came[_one(name, number, folder, seconds)] += 1
         took = time.monotonic() - began
         came["slowest ms"] = max(came["slowest ms"], int(1000 * took))
-        if time.monotonic() - said > 1:
-            said = time.monotonic()
+        if time.monotonic() - last_line > 1:
+            last_line = time.monotonic()
             say(at=number + 1, came=came)
             came = Counter()
     return came
@@ -121,8 +121,8 @@ def _where(error: BaseException) -> str:
 
 def _limit_memory(megabytes: int | None) -> None:
     size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    most = resource.RLIM_INFINITY if megabytes is None else size + megabytes * 1_000_000
-    resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+    limit = resource.RLIM_INFINITY if megabytes is None else size + megabytes * 1_000_000
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
@@ -171,16 +171,16 @@ class Run:
 
     def take(self, job: Job, line: bytes) -> bool:
         """Takes in what a worker said; whether the job is done."""
-        told = json.loads(line)
-        if "at" in told:
-            job.at = max(job.at, told["at"])
-        if "found" in told:
-            self.note(job, **told["found"])
-        if "came" in told:
-            held = self.came.setdefault(job.name, Counter())
-            for name, count in told["came"].items():
-                held[name] = max(held[name], count) if name in ("slowest ms", "peak MB") else held[name] + count
-        return "done" in told
+        report = json.loads(line)
+        if "at" in report:
+            job.at = max(job.at, report["at"])
+        if "found" in report:
+            self.note(job, **report["found"])
+        if "came" in report:
+            counts = self.came.setdefault(job.name, Counter())
+            for name, count in report["came"].items():
+                counts[name] = max(counts[name], count) if name in ("slowest ms", "peak MB") else counts[name] + count
+        return "done" in report
 
     def note(self, job: Job, **found: Any) -> None:
         """Keeps and shows what should not have come."""
@@ -210,8 +210,8 @@ def jobs(names: list[str], inputs: int, first: int) -> list[Job]:
     """Every reader's share, in pieces; the last one first."""
     import learned_readers as readers
 
-    whole = sum(readers.EVERY[name].share for name in names)
-    shares = {name: max(1, round(inputs * readers.EVERY[name].share / whole)) for name in names}
+    total_share = sum(readers.EVERY[name].share for name in names)
+    shares = {name: max(1, round(inputs * readers.EVERY[name].share / total_share)) for name in names}
     cuts = [(start, name) for name, share in shares.items() for start in range(0, share, PIECE)]
     pieces = [Job(name, first + start, first + min(start + PIECE, shares[name])) for start, name in sorted(cuts)]
     return pieces[::-1]
@@ -267,8 +267,8 @@ def again(name: str, number: int) -> None:
 
     from limner.core.errors import LimnerError
 
-    with tempfile.TemporaryDirectory() as held:
-        folder = Path(held)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
         readers.EVERY[name].written(folder, number)
         for file in sorted(folder.rglob("*")):
             if file.is_file():

@@ -29,10 +29,10 @@ class Pickled:
         return (importlib.import_module, ("canary",))
 
 
-def weights(file: Path, held: object = None, **options: object) -> None:
+def weights(file: Path, content: object = None, **options: object) -> None:
     import torch
 
-    torch.save(Pickled() if held is None else held, file, **options)
+    torch.save(Pickled() if content is None else content, file, **options)
 
 
 def merged(name: str, **entries: object) -> Change:
@@ -63,9 +63,9 @@ def module(kind: object, path: str = "2_Part", *, first: bool = False) -> Change
     """Adds a module to those of sentence-transformers."""
 
     def change(folder: Path) -> None:
-        held = json.loads((folder / "modules.json").read_text())
+        modules = json.loads((folder / "modules.json").read_text())
         part = {"idx": 2, "name": "2", "path": path, "type": kind}
-        (folder / "modules.json").write_text(json.dumps([part, *held] if first else [*held, part]))
+        (folder / "modules.json").write_text(json.dumps([part, *modules] if first else [*modules, part]))
         if isinstance(path, str) and not os.path.isabs(path) and "\0" not in path:
             (folder / path).mkdir(parents=True, exist_ok=True)
 
@@ -119,10 +119,10 @@ def outside(kind: str) -> Change:
     """A module in another folder, given by a relative or an absolute path."""
 
     def change(folder: Path) -> None:
-        other = folder.with_name("outside")
-        other.mkdir()
-        (other / "config.json").write_text(json.dumps({"in_features": 32, "out_features": 4, **DENSE}))
-        path = "../outside" if kind == "relative" else str(other)
+        outside = folder.with_name("outside")
+        outside.mkdir()
+        (outside / "config.json").write_text(json.dumps({"in_features": 32, "out_features": 4, **DENSE}))
+        path = "../outside" if kind == "relative" else str(outside)
         module("sentence_transformers.models.Dense", path)(folder)
 
     return change
@@ -132,17 +132,17 @@ def again(folder: Path) -> None:
     """Names one key twice: the last one counts."""
     text = (folder / "modules.json").read_text()
     (folder / "modules.json").write_text(text.replace('"type":', '"type": "canary.Encoder", "type":', 1))
-    held = (folder / "modules.json").read_text()
+    modules = (folder / "modules.json").read_text()
     good, bad = '"type": "canary.Encoder", "type": ', '"type": '
-    first, _, last = held.partition(good)
+    first, _, last = modules.partition(good)
     kind, _, end = last.partition("}")
     (folder / "modules.json").write_text(f'{first}{bad}{kind}, "type": "canary.Encoder"}}{end}')
 
 
 def as_dict(folder: Path) -> None:
-    held = json.loads((folder / "modules.json").read_text())
+    modules = json.loads((folder / "modules.json").read_text())
     foreign = {"idx": 2, "name": "2", "path": "", "type": "canary.Encoder"}
-    (folder / "modules.json").write_text(json.dumps({str(n): m for n, m in enumerate([*held, foreign])}))
+    (folder / "modules.json").write_text(json.dumps({str(n): m for n, m in enumerate([*modules, foreign])}))
 
 
 def encoded(name: str, encoding: str, change: Change) -> Change:
@@ -177,7 +177,7 @@ def deflated(folder: Path) -> None:
     """Weights of a few kB whose pickle takes 64 MB."""
     import zipfile
 
-    weights(folder / "plain.bin", held={"a": 1})
+    weights(folder / "plain.bin", content={"a": 1})
     with zipfile.ZipFile(folder / "plain.bin") as plain, zipfile.ZipFile(folder / "pytorch_model.bin", "w") as packed:
         for name in plain.namelist():
             content = plain.read(name) + (b"\0" * 64_000_000 if name.endswith("data.pkl") else b"")

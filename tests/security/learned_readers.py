@@ -47,8 +47,8 @@ def _features(world: Any) -> Any:
 def _train(name: str, **options: Any) -> Callable[[Path], Any]:
     def make(folder: Path) -> None:
         world = _small_world()
-        given = {"features": _features(world)} if options.pop("featured", True) else {}
-        limner.train(world, name, **given, **options).save(folder / "m")
+        features = {"features": _features(world)} if options.pop("featured", True) else {}
+        limner.train(world, name, **features, **options).save(folder / "m")
 
     return make
 
@@ -98,8 +98,8 @@ def _resigned(rng: random.Random, data: bytes) -> bytes:
         del tensors[chosen]
     kind = rng.choice(("towers", "kcca", ""))
     head = {"kind": kind, "format": FORMAT, "sha256": fingerprint(tensors, kind)}
-    told = spoil.spoilt_value(rng, dict(head)) if rng.random() < 0.3 else head
-    return bytes(save(tensors, {"limner": json.dumps(told)}))
+    spoilt = spoil.spoilt_value(rng, dict(head)) if rng.random() < 0.3 else head
+    return bytes(save(tensors, {"limner": json.dumps(spoilt)}))
 
 
 SIGNED = {**CONFIG, "model.safetensors": _resigned}
@@ -153,8 +153,8 @@ def _index(folder: Path) -> None:
 def _read_index(folder: Path) -> Any:
     from limner.search import open_index
 
-    held = open_index(folder / "i")
-    return held.search(np.ones((1, 4), np.float32), 2).records(), held.about, held.versions()
+    index = open_index(folder / "i")
+    return index.search(np.ones((1, 4), np.float32), 2).records(), index.about, index.versions()
 
 
 def _set_index(folder: Path) -> None:
@@ -168,11 +168,11 @@ def _set_index(folder: Path) -> None:
 def _read_set_index(folder: Path) -> Any:
     from limner.search import open_index
 
-    found = []
+    reports = []
     for memory in (2**30, 0):
-        held = open_index(folder / "i", memory=memory)
-        found.append(held.search({"q": np.ones((2, 4), np.float32)}, 2).records())
-    return found, held.about, held.versions()
+        index = open_index(folder / "i", memory=memory)
+        reports.append(index.search({"q": np.ones((2, 4), np.float32)}, 2).records())
+    return reports, index.about, index.versions()
 
 
 def _calibrated(folder: Path) -> None:
@@ -181,18 +181,18 @@ def _calibrated(folder: Path) -> None:
 
     rows = np.random.default_rng(0).standard_normal((60, 4)).astype(np.float32)
     fields = {"captions": [["a dog", "a cat"]] * 60, "colour": ["red", "blue"] * 30}
-    made = search.index(folder / "i", limner.Embeddings(range(60), rows), limner.Items(range(60), [None] * 60, fields))
+    index = search.index(folder / "i", limner.Embeddings(range(60), rows), limner.Items(range(60), [None] * 60, fields))
     pairs = Judgements.from_pairs((n, n) for n in range(60))
-    search.calibrate_index(made, limner.Embeddings(range(60), rows), pairs)
+    search.calibrate_index(index, limner.Embeddings(range(60), rows), pairs)
 
 
 def _read_calibrated(folder: Path) -> Any:
     from limner.search import calibration_of, open_index, search_words
 
-    held = open_index(folder / "i")
-    found = search_words(held, np.ones((1, 4), np.float32), 2, by="vectors", where=["colour=red"])
-    known = calibration_of(held)
-    return found.records(), known.confidences([hit.id for hit in found["0"]], np.ones(2)), known.cut_off(0.1)
+    index = open_index(folder / "i")
+    hits = search_words(index, np.ones((1, 4), np.float32), 2, by="vectors", where=["colour=red"])
+    calibration = calibration_of(index)
+    return hits.records(), calibration.confidences([hit.id for hit in hits["0"]], np.ones(2)), calibration.cut_off(0.1)
 
 
 def _store(folder: Path) -> None:
@@ -210,32 +210,33 @@ def _store(folder: Path) -> None:
         fill(store, {"x": scores}, depth=2, keep=4)
         waiting = [(p.image, p.caption) for p in pairs(store)]
         add_tasks(store, make_tasks(waiting, world.judgements, near=set(waiting), seed=0, pooled=5))
-    with sqlite3.connect(folder / "s.db") as held:
-        held.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        held.execute("PRAGMA journal_mode=DELETE")
-    held.close()
+    with sqlite3.connect(folder / "s.db") as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.execute("PRAGMA journal_mode=DELETE")
+    connection.close()
 
 
 def _of_sqlite(rng: random.Random, data: bytes) -> bytes:
     """A database: its bytes, or some values of a table."""
     if rng.random() < 0.5:
         return spoil.of_bytes(rng, data)
-    held = sqlite3.connect(":memory:")
-    held.deserialize(data)
-    held.execute("PRAGMA ignore_check_constraints=ON")
+    connection = sqlite3.connect(":memory:")
+    connection.deserialize(data)
+    connection.execute("PRAGMA ignore_check_constraints=ON")
     tables = [
-        r[0] for r in held.execute("SELECT name FROM sqlite_master WHERE type='table' AND name NOT LIKE 'sqlite%'")
+        r[0]
+        for r in connection.execute("SELECT name FROM sqlite_master WHERE type='table' AND name NOT LIKE 'sqlite%'")
     ]
     for _ in range(rng.choice((1, 1, 3))):
         table = rng.choice(tables)
-        column = rng.choice([r[1] for r in held.execute(f"PRAGMA table_info({table})")])
+        column = rng.choice([r[1] for r in connection.execute(f"PRAGMA table_info({table})")])
         value = rng.choice([None, -1, 2**62, 1.5, "", "x", b"\xff\x00", "{", "[[1]]", '"a"', "[" * 500, "1" * 400])
         try:
-            held.execute(f"UPDATE {table} SET {column} = ? WHERE rowid % ? = 0", (value, rng.choice((1, 2, 5))))
+            connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid % ? = 0", (value, rng.choice((1, 2, 5))))
         except sqlite3.Error:
-            held.execute(f"DELETE FROM {table} WHERE rowid % 3 = 0")
-    held.commit()
-    return held.serialize()
+            connection.execute(f"DELETE FROM {table} WHERE rowid % 3 = 0")
+    connection.commit()
+    return connection.serialize()
 
 
 def _read_store(folder: Path) -> Any:

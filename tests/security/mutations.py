@@ -152,18 +152,20 @@ def _cut(rng: random.Random, data: bytearray) -> None:
 
 
 def _digits(rng: random.Random, data: bytearray) -> None:
-    found = list(re.finditer(rb"-?\d+(?:\.\d+)?", data))
-    if found:
-        chosen = rng.choice(found)
+    matches = list(re.finditer(rb"-?\d+(?:\.\d+)?", data))
+    if matches:
+        chosen = rng.choice(matches)
         data[chosen.start() : chosen.end()] = rng.choice([str(rng.choice(NUMBERS)).encode(), rng.choice(WORDS)])
 
 
 def _word(rng: random.Random, data: bytearray) -> None:
-    found = list(re.finditer(rb"[\w.#/-]+", data))
-    if found:
-        chosen = rng.choice(found)
-        other = rng.choice(found)
-        data[chosen.start() : chosen.end()] = rng.choice([rng.choice(WORDS), bytes(data[other.start() : other.end()])])
+    matches = list(re.finditer(rb"[\w.#/-]+", data))
+    if matches:
+        chosen = rng.choice(matches)
+        second = rng.choice(matches)
+        data[chosen.start() : chosen.end()] = rng.choice(
+            [rng.choice(WORDS), bytes(data[second.start() : second.end()])]
+        )
 
 
 def _lines(rng: random.Random, data: bytearray) -> None:
@@ -180,11 +182,11 @@ _TEXT = (_flip, _overwrite, _delete, _repeat, _insert, _cut, _digits, _digits, _
 
 
 def _spoilt(rng: random.Random, data: bytes, ways: Any) -> bytes:
-    held = bytearray(data)
+    changed = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
-        if held:
-            rng.choice(ways)(rng, held)
-    return bytes(held[: 1 << 20])
+        if changed:
+            rng.choice(ways)(rng, changed)
+    return bytes(changed[: 1 << 20])
 
 
 def of_bytes(rng: random.Random, data: bytes) -> bytes:
@@ -202,15 +204,15 @@ def of_text(rng: random.Random, data: bytes) -> bytes:
 
 def _nodes(value: Any) -> list[tuple[Any, Any]]:
     """Every (container, key) in a JSON value, to the depth that real files have."""
-    found, level = [], [value]
+    nodes, level = [], [value]
     while level:
         inside = []
-        for held in level:
-            keys: Any = list(held) if isinstance(held, dict) else range(len(held)) if isinstance(held, list) else ()
-            found += [(held, key) for key in keys]
-            inside += [held[key] for key in keys]
+        for node in level:
+            keys: Any = list(node) if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ()
+            nodes += [(node, key) for key in keys]
+            inside += [node[key] for key in keys]
         level = [held for held in inside if isinstance(held, (dict, list))][:2000]
-    return found
+    return nodes
 
 
 def spoilt_value(rng: random.Random, value: Any) -> Any:
@@ -219,19 +221,19 @@ def spoilt_value(rng: random.Random, value: Any) -> Any:
         nodes = _nodes(value)
         if not nodes:
             return deepcopy(rng.choice(VALUES))
-        held, key = rng.choice(nodes)
-        way = rng.randrange(10)
-        if way == 0:
-            del held[key]
-        elif way == 1 and isinstance(held, dict):
-            held[rng.choice(("", "x", "encoder", "\ud800"))] = held.pop(key)
-        elif way == 2:
-            other, name = rng.choice(nodes)
-            held[key] = deepcopy(other[name])
-        elif way == 3 and isinstance(held, list):
-            held += [held[key]] * rng.choice((1, 50))
+        node, key = rng.choice(nodes)
+        change = rng.randrange(10)
+        if change == 0:
+            del node[key]
+        elif change == 1 and isinstance(node, dict):
+            node[rng.choice(("", "x", "encoder", "\ud800"))] = node.pop(key)
+        elif change == 2:
+            second, name = rng.choice(nodes)
+            node[key] = deepcopy(second[name])
+        elif change == 3 and isinstance(node, list):
+            node += [node[key]] * rng.choice((1, 50))
         else:
-            held[key] = deepcopy(rng.choice(VALUES))
+            node[key] = deepcopy(rng.choice(VALUES))
     return value
 
 
@@ -239,8 +241,8 @@ def of_json(rng: random.Random, data: bytes) -> bytes:
     """A JSON file: half of the time as text, half of the time as values."""
     if rng.random() < 0.4:
         return of_text(rng, data)
-    made = json.dumps(spoilt_value(rng, json.loads(data)), ensure_ascii=rng.random() < 0.8)
-    return made.encode("utf-8", "surrogatepass")
+    spoilt = json.dumps(spoilt_value(rng, json.loads(data)), ensure_ascii=rng.random() < 0.8)
+    return spoilt.encode("utf-8", "surrogatepass")
 
 
 def of_json_lines(rng: random.Random, data: bytes) -> bytes:
@@ -257,9 +259,9 @@ def of_safetensors(rng: random.Random, data: bytes) -> bytes:
         return of_bytes(rng, data)
     size = struct.unpack("<Q", data[:8])[0]
     head, body = data[8 : 8 + size], data[8 + size :]
-    made = of_json(rng, head) if rng.random() < 0.7 else head
-    rest = body if rng.random() < 0.7 else of_bytes(rng, body) if body else b""
-    return struct.pack("<Q", len(made)) + made + rest
+    new_head = of_json(rng, head) if rng.random() < 0.7 else head
+    new_body = body if rng.random() < 0.7 else of_bytes(rng, body) if body else b""
+    return struct.pack("<Q", len(new_head)) + new_head + new_body
 
 
 def of_zip(rng: random.Random, data: bytes) -> bytes:
@@ -267,14 +269,16 @@ def of_zip(rng: random.Random, data: bytes) -> bytes:
     if rng.random() < 0.2:
         return of_bytes(rng, data)
     out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(data)) as archive, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new_archive:
         names = archive.namelist()
         chosen = rng.choice(names)
         for name in names:
-            held = archive.read(name)
-            spoilt = of_npy(rng, held) if name == chosen and rng.random() < 0.9 else held
+            content = archive.read(name)
+            spoilt = of_npy(rng, content) if name == chosen and rng.random() < 0.9 else content
             if name != chosen or rng.random() < 0.95:
-                made.writestr(rng.choice(("x.npy", name)) if name == chosen and rng.random() < 0.05 else name, spoilt)
+                new_archive.writestr(
+                    rng.choice(("x.npy", name)) if name == chosen and rng.random() < 0.05 else name, spoilt
+                )
     return out.getvalue()
 
 

@@ -48,8 +48,8 @@ class Reader:
         for name, data in files.items():
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            way = next((way for ending, way in self.spoiled.items() if name.endswith(ending)), None)
-            target.write_bytes(way(rng, data) if way and name == chosen else data)
+            change = next((way for ending, way in self.spoiled.items() if name.endswith(ending)), None)
+            target.write_bytes(change(rng, data) if change and name == chosen else data)
 
 
 def seeds(make: Callable[[], Files]) -> Callable[[], Files]:
@@ -107,9 +107,9 @@ def _karpathy() -> bytes:
     return json.dumps({"dataset": "flickr8k", "images": images}).encode()
 
 
-def _coco(what: str) -> bytes:
+def _coco(part: str) -> bytes:
     images = [{"id": 7, "file_name": "a.jpg", "width": 4, "height": 3}, {"id": 8, "file_name": "b.jpg"}]
-    if what == "captions":
+    if part == "captions":
         annotations: list[Any] = [{"id": n, "image_id": 7 + n % 2, "caption": f"Words {n}."} for n in range(4)]
         return json.dumps({"images": images, "annotations": annotations}).encode()
     annotations = [{"id": 1, "image_id": 7, "category_id": 2, "bbox": [1, 1, 2, 2], "area": 4.0}]
@@ -135,8 +135,8 @@ def loaded(name: str, **options: Any) -> Callable[[Path], Any]:
     """Reads a data set and looks at all of it."""
 
     def read(folder: Path) -> Any:
-        found = limner.load(f"{name}" if not name else name.format(folder), **options)
-        return found.describe(), list(found.judgements)[:3], [found.splits], found.warnings
+        collection = limner.load(f"{name}" if not name else name.format(folder), **options)
+        return collection.describe(), list(collection.judgements)[:3], [collection.splits], collection.warnings
 
     return read
 
@@ -168,9 +168,9 @@ def _shard() -> Files:
             "1.txt": b"a dog",
             "1.json": b'{"captions": ["a dog", "dog"]}',
         }.items():
-            told = tarfile.TarInfo(name)
-            told.size = len(data)
-            tar.addfile(told, io.BytesIO(data))
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
     return {"x.tar": out.getvalue()}
 
 
@@ -314,8 +314,8 @@ def opened(folder: Path) -> Any:
 
 
 def _picture_reader(name: str, data: Callable[[], bytes], share: float) -> Reader:
-    way = spoil.of_png if name.endswith(".png") else spoil.of_bytes
-    return Reader(seeds(lambda: {name: data()}), {"": way}, opened, share)
+    change = spoil.of_png if name.endswith(".png") else spoil.of_bytes
+    return Reader(seeds(lambda: {name: data()}), {"": change}, opened, share)
 
 
 PICTURES = {
@@ -390,8 +390,8 @@ def _board(*names: str) -> Callable[[Path], Any]:
     def read(folder: Path) -> Any:
         from limner.evaluation import leaderboard
 
-        made = leaderboard([folder / name for name in names])
-        return str(made), made.describe()
+        board = leaderboard([folder / name for name in names])
+        return str(board), board.describe()
 
     return read
 
@@ -453,8 +453,8 @@ COMPOSED = {
 def _composed(folder: Path) -> Any:
     from limner.datasets.composed_queries import read_composed
 
-    made = read_composed(folder / "cap.x.json", images=folder)
-    return made.describe(), list(made.judgements), made.texts.values
+    composed = read_composed(folder / "cap.x.json", images=folder)
+    return composed.describe(), list(composed.judgements), composed.texts.values
 
 
 def _scored(folder: Path) -> Any:
@@ -472,8 +472,8 @@ def _report() -> Files:
     pairs = limner.Judgements.from_pairs([(t[:-2], t) for t in texts], queries=images, candidates=texts)
     world = limner.Collection("w", limner.Items(images, [None] * 6), limner.Items(texts, texts, kind="text"), pairs)
     scores = limner.Scores.from_matrix(rng.standard_normal((6, 12)), images, texts)
-    made = limner.evaluate(scores, world, measures="R@1")
-    return {name: json.dumps(made.describe()).encode() for name in ("a.json", "b.json")}
+    evaluation = limner.evaluate(scores, world, measures="R@1")
+    return {name: json.dumps(evaluation.describe()).encode() for name in ("a.json", "b.json")}
 
 
 def _reported(folder: Path) -> Any:
@@ -621,10 +621,10 @@ def _packed(folder: Path) -> Any:
 def _wordnet_files() -> Files:
     head = b"  1 licence\n"
     noun = b"00000012 03 n 02 dog 0 domestic_dog 0 001 @ 00000090 n 0000 | a dog\n"
-    other = b"00000090 03 n 01 animal 0 000 | a living thing\n"
+    data_line = b"00000090 03 n 01 animal 0 000 | a living thing\n"
     files = {f"data.{p}": head for p in ("verb", "adj", "adv")} | {f"index.{p}": head for p in ("verb", "adj", "adv")}
     index = b"dog n 1 1 @ 1 1 00000012\ndomestic_dog n 1 0 1 0 00000012\nanimal n 1 0 1 0 00000090\n"
-    return files | {"data.noun": head + noun + other, "index.noun": head + index, "noun.exc": b"dogs dog\n"}
+    return files | {"data.noun": head + noun + data_line, "index.noun": head + index, "noun.exc": b"dogs dog\n"}
 
 
 @seeds

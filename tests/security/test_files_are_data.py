@@ -83,10 +83,10 @@ def refused(done) -> None:
 
 @pytest.mark.parametrize("name", CODE)
 def test_a_name_from_a_file_is_looked_up_and_never_imported(name, mark):
-    known = Registry("thing", {"reader": "json:loads"})
-    assert known.find("reader", trusted=False) is json.loads
+    registry = Registry("thing", {"reader": "json:loads"})
+    assert registry.find("reader", trusted=False) is json.loads
     with pytest.raises(Untrusted, match=f"thing '{name}' is named by a file.*--trust.*reader"):
-        known.find(name, trusted=False)
+        registry.find(name, trusted=False)
     assert not mark()
 
 
@@ -229,9 +229,9 @@ def test_a_model_of_ones_own_encoder_still_loads_with_trust(tmp_path, mark):
     with pytest.raises(Untrusted, match=r"use --trust \(trust=True in Python\)"):
         systems.load(folder)
     assert not mark()
-    again = systems.load(folder, trust=True)
-    assert again.features.encoder.options == {"shade": 2}
-    assert np.array_equal(again.scores(small).matrix(), model.scores(small).matrix())
+    reloaded = systems.load(folder, trust=True)
+    assert reloaded.features.encoder.options == {"shade": 2}
+    assert np.array_equal(reloaded.scores(small).matrix(), model.scores(small).matrix())
 
 
 @pytest.mark.parametrize(
@@ -417,9 +417,9 @@ def served(monkeypatch):
     """What would have been served."""
     import limner.web
 
-    found: list[dict] = []
-    monkeypatch.setattr(limner.web, "serve", lambda spec, **options: found.append({"spec": spec, **options}))
-    return found
+    reports: list[dict] = []
+    monkeypatch.setattr(limner.web, "serve", lambda spec, **options: reports.append({"spec": spec, **options}))
+    return reports
 
 
 @pytest.mark.parametrize(
@@ -431,25 +431,25 @@ def served(monkeypatch):
     ],
 )
 def test_a_loader_named_by_a_store(store, served, spec, options, mark):
-    where = store(spec, options)
-    refused(shell("annotate", "serve", where))
+    stored = store(spec, options)
+    refused(shell("annotate", "serve", stored))
     assert not mark()
     assert served == []
 
 
 def test_options_in_a_store_fit_the_registered_loader(store, served):
-    where = store("scenes", {"images": "abc"})
-    done = shell("annotate", "serve", where)
+    stored = store("scenes", {"images": "abc"})
+    done = shell("annotate", "serve", stored)
     assert (done.exit_code, served) == (Status.INPUT, [])
     assert "images='abc' is str: expected int" in done.stderr
 
 
 def test_options_in_a_store_are_not_for_a_loader_of_ones_own(store, served, mark):
-    where = store("scenes", {"images": 10})
-    refused(shell("annotate", "serve", where, "stranger:load:x"))
+    stored = store("scenes", {"images": 10})
+    refused(shell("annotate", "serve", stored, "stranger:load:x"))
     assert (served, mark()) == ([], False)
-    assert shell("annotate", "serve", where, "stranger:load:x", "-O", "images=10").exit_code == 0
-    assert shell("annotate", "serve", where).exit_code == 0
+    assert shell("annotate", "serve", stored, "stranger:load:x", "-O", "images=10").exit_code == 0
+    assert shell("annotate", "serve", stored).exit_code == 0
     assert [s["spec"] for s in served] == ["stranger:load:x", "scenes"]
 
 
@@ -480,22 +480,22 @@ def test_code_named_by_a_file_of_options(tmp_path, text, mark):
 
 def test_no_reader_of_pickles_yaml_or_remote_code():
     source = Path(limner.__file__).parent
-    found = []
+    reports = []
     for file in source.rglob("*.py"):
         text = file.read_text()
         for word in ("allow_pickle=True", "weights_only=False", "trust_remote_code=True", "import yaml"):
             if word in text:
-                found.append(f"{file.relative_to(source)}: {word}")
+                reports.append(f"{file.relative_to(source)}: {word}")
         if re.search(r"(?<![.\w])(eval|exec)\(", text):  # not a network's method, not the end of a longer name
-            found.append(f"{file.relative_to(source)}: eval or exec")
+            reports.append(f"{file.relative_to(source)}: eval or exec")
         if "import pickle" in text and file.name not in ("transfer.py", "weights.py", "tensor_files.py"):
-            found.append(f"{file.relative_to(source)}: pickle")
+            reports.append(f"{file.relative_to(source)}: pickle")
         for line in text.splitlines():
             if "np.load(" in line and "allow_pickle=False" not in line:
-                found.append(f"{file.relative_to(source)}: {line.strip()}")
+                reports.append(f"{file.relative_to(source)}: {line.strip()}")
             if "torch.load(" in line and "weights_only=True" not in line:
-                found.append(f"{file.relative_to(source)}: {line.strip()}")
-    assert found == []
+                reports.append(f"{file.relative_to(source)}: {line.strip()}")
+    assert reports == []
 
 
 # --- sizes ------------------------------------------------------------------------------------------------------

@@ -58,8 +58,8 @@ def _all_refused_or_read(name: str, folder: Path, many: int) -> None:
         except LimnerError:
             pass
         except Exception as error:
-            again = f"python tests/security/fuzzing.py --reader '{name}' --number {number}"
-            raise AssertionError(f"{type(error).__name__}: {error}; again: {again}") from error
+            command = f"python tests/security/fuzzing.py --reader '{name}' --number {number}"
+            raise AssertionError(f"{type(error).__name__}: {error}; again: {command}") from error
 
 
 def test_every_good_file_is_read(tmp_path):
@@ -140,10 +140,10 @@ def test_what_crashes_hangs_or_takes_too_much_memory_is_found(tmp_path, monkeypa
 
     command = [sys.executable, str(program), "--inputs", "50", "--workers", "2", "--seconds", "1", "--megabytes", "500"]
     done = subprocess.run(command, capture_output=True, text=True)
-    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    reports = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert done.returncode == 1
-    assert {f["reader"]: f["number"] for f in found} == dict.fromkeys(("fails", "hangs", "eats", "dies"), 7)
-    kinds = {f["reader"]: f["error"].partition(":")[0] for f in found}
+    assert {f["reader"]: f["number"] for f in reports} == dict.fromkeys(("fails", "hangs", "eats", "dies"), 7)
+    kinds = {f["reader"]: f["error"].partition(":")[0] for f in reports}
     assert kinds == {
         "fails": "KeyError",
         "hangs": "TooSlow",

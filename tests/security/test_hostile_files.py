@@ -395,8 +395,8 @@ def store(folder):
     done = shell("annotate", "pool", "work.db", "scenes", "-O", "images=20", "--model", "colours")
     assert done.exit_code == 0, done.output
     assert shell("annotate", "tasks", "work.db", "--negatives", "0").exit_code == 0
-    with sqlite3.connect("work.db") as held:
-        held.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with sqlite3.connect("work.db") as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return folder / "work.db"
 
 
@@ -441,14 +441,14 @@ def test_damaged_stores(store, damage):
     ],
 )
 def test_stores_with_other_contents(store, change):
-    with sqlite3.connect(store) as held:
+    with sqlite3.connect(store) as connection:
         try:
-            held.execute("PRAGMA foreign_keys=OFF")
-            held.execute("PRAGMA ignore_check_constraints=ON")
-            held.execute(change)
+            connection.execute("PRAGMA foreign_keys=OFF")
+            connection.execute("PRAGMA ignore_check_constraints=ON")
+            connection.execute(change)
         except sqlite3.IntegrityError:
             pytest.skip("SQLite itself refuses this")
-    held.close()
+    connection.close()
     for words in COMMANDS:
         done = shell("annotate", *words)
         assert done.exit_code in (Status.DONE, Status.INPUT), (words, done.output)

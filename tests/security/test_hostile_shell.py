@@ -88,8 +88,8 @@ def test_a_named_pipe_is_not_waited_for(folder, name, words):
     os.mkfifo(folder / name)
     done = limner_process(*words, capture_output=True, text=True, cwd=folder)
     assert done.returncode == 3, done.stderr
-    told = [line for line in done.stderr.splitlines() if not re.match(r"limner: .*: [\d,]+ s\b", line)]
-    assert len(told) == 1 and Path(name).name in told[0], done.stderr
+    lines = [line for line in done.stderr.splitlines() if not re.match(r"limner: .*: [\d,]+ s\b", line)]
+    assert len(lines) == 1 and Path(name).name in lines[0], done.stderr
 
 
 def test_what_the_shell_puts_in_place_of_a_file_is_read(folder):
@@ -117,8 +117,8 @@ def test_no_control_character_reaches_a_terminal(folder):
     ):
         done = shell(*words)
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", done.stdout + done.stderr), words
-    told = json.loads(shell("data", "describe", "captions.csv", "--json").stdout)
-    assert told["example"]["texts"] == [f"red {ESCAPES} dog"], "JSON still says what it was"
+    report = json.loads(shell("data", "describe", "captions.csv", "--json").stdout)
+    assert report["example"]["texts"] == [f"red {ESCAPES} dog"], "JSON still says what it was"
 
 
 def test_what_is_shown():
@@ -130,8 +130,8 @@ def test_what_is_shown():
 def test_markup_in_a_name_is_no_markup(folder):
     from limner.cli.console import progress
 
-    with progress("loading [bold]x[/] [/red] \x1b[2J") as told:
-        told(1, 2)
+    with progress("loading [bold]x[/] [/red] \x1b[2J") as report:
+        report(1, 2)
 
 
 # --- errors for machines ------------------------------------------------------------------------------------------
@@ -150,8 +150,8 @@ def test_markup_in_a_name_is_no_markup(folder):
 def test_errors_are_json_with_json(folder, words, status):
     done = shell(*words)
     assert done.exit_code == status
-    told = json.loads(done.stdout)["error"]
-    assert told["status"] == status and told["message"] in done.stderr
+    report = json.loads(done.stdout)["error"]
+    assert report["status"] == status and report["message"] in done.stderr
     assert done.stderr.startswith("limner: error: ")
     assert shell(*[word for word in words if word != "--json"]).stdout == ""
 
@@ -189,14 +189,14 @@ def test_answers_of_people_with_odd_names_are_no_formulas(tmp_path):
     from limner.annotate.store.answers import Answer
 
     fields = dict.fromkeys(Answer.__dataclass_fields__)
-    given = [
+    commands = [
         Answer(
             **{**fields, "annotator": name, "image": name, "caption": name, "grade": 1, "reasons": (), "role": "real"}
         )
         for name in FORMULAS
         if name
     ]
-    write_answers(given, tmp_path / "a.csv")
+    write_answers(commands, tmp_path / "a.csv")
     for line in (tmp_path / "a.csv").read_text().splitlines():
         assert not re.search(r'(^|,)"?[=@+\t]', line), line
     assert [g.annotator for g in read_answers(tmp_path / "a.csv")] == [name for name in FORMULAS if name]

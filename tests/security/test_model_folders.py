@@ -158,8 +158,8 @@ def test_what_only_looks_hostile_is_read(name, change, good, tmp_path):
         torch.save(
             {f"linear.{key}": value for key, value in part.state_dict().items()}, folder / "2_Part/pytorch_model.bin"
         )
-    made = encoder("sentence-transformers", model=folder, device="cpu")
-    assert made.encode(["a dog"]).shape == (1, 4 if name == "a part with a function" else 32)
+    model = encoder("sentence-transformers", model=folder, device="cpu")
+    assert model.encode(["a dog"]).shape == (1, 4 if name == "a part with a function" else 32)
 
 
 def with_old_weights(folder: Path) -> None:

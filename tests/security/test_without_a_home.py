@@ -120,11 +120,11 @@ def temporary(tmp_path, monkeypatch):
 
 
 def test_the_folder_is_the_same_in_every_run_and_closed_to_others(temporary):
-    made = cache_dir.private_folder()
-    assert made == temporary / f"limner-{os.getuid()}"
-    assert stat.S_IMODE(made.stat().st_mode) == 0o700
+    folder = cache_dir.private_folder()
+    assert folder == temporary / f"limner-{os.getuid()}"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     cache_dir.private_folder.cache_clear()
-    assert cache_dir.private_folder() == made
+    assert cache_dir.private_folder() == folder
 
 
 @pytest.mark.parametrize("trap", ["open to all", "a link", "a file", "of somebody else"])

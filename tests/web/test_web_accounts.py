@@ -32,16 +32,16 @@ from websites import PASSWORD, browser, words
 
 
 @pytest.fixture
-def store(where):
-    with open_store(where) as opened:
+def store(stored):
+    with open_store(stored) as opened:
         yield opened
 
 
 @pytest.fixture
 def team(where):
-    asked = websites.client(where, team=True)
-    yield asked
-    asked.app.state.site.close()
+    visitor = websites.client(where, team=True)
+    yield visitor
+    visitor.app.state.site.close()
 
 
 @pytest.fixture
@@ -70,13 +70,15 @@ def test_a_link_of_an_earlier_start_is_worthless_once_there_is_a_later_one_or_an
 
 
 def test_the_invitations_of_whoever_is_no_admin_any_more_are_worthless(store):
-    boss, other = (add_annotator(store, name, role="admin", password_hash="hash").id for name in ("boss", "other"))
-    closed = make_invite(store, by=other)
-    set_active(store, other, False)
-    set_active(store, other, True)
-    demoted = make_invite(store, role="admin", by=other)
-    set_role(store, other, "annotator")
-    set_role(store, other, "admin")
+    boss, second_admin = (
+        add_annotator(store, name, role="admin", password_hash="hash").id for name in ("boss", "other")
+    )
+    closed = make_invite(store, by=second_admin)
+    set_active(store, second_admin, False)
+    set_active(store, second_admin, True)
+    demoted = make_invite(store, role="admin", by=second_admin)
+    set_role(store, second_admin, "annotator")
+    set_role(store, second_admin, "admin")
     for token in (closed, demoted):
         with pytest.raises(NotAllowed):
             read_invite(store, token)
@@ -86,14 +88,14 @@ def test_the_invitations_of_whoever_is_no_admin_any_more_are_worthless(store):
 
 def test_an_invitation_is_revoked_once(store):
     boss = add_annotator(store, "boss", role="admin", password_hash="hash").id
-    token, other = make_invite(store, by=boss), make_invite(store, by=boss, role="reviewer")
-    (mine, _) = open_invites(store)
-    revoke_invite(store, mine.id)
+    token, second_token = make_invite(store, by=boss), make_invite(store, by=boss, role="reviewer")
+    (invite, _) = open_invites(store)
+    revoke_invite(store, invite.id)
     with pytest.raises(NotAllowed):
         use_invite(store, token, "eve", password_hash="hash")
     with pytest.raises(UnknownId):
-        revoke_invite(store, mine.id)
-    use_invite(store, other, "rev", password_hash="hash")
+        revoke_invite(store, invite.id)
+    use_invite(store, second_token, "rev", password_hash="hash")
     assert open_invites(store) == []
 
 
@@ -101,21 +103,21 @@ def test_an_invitation_is_revoked_once(store):
 
 
 def test_an_account_that_is_opened_again_has_no_sessions(store):
-    who = add_annotator(store, "ada", password_hash="hash").id
+    annotator = add_annotator(store, "ada", password_hash="hash").id
     add_annotator(store, "boss", role="admin", password_hash="hash")
-    token = open_session(store, who)
-    set_active(store, who, False)
-    set_active(store, who, True)
+    token = open_session(store, annotator)
+    set_active(store, annotator, False)
+    set_active(store, annotator, True)
     assert session_of(store, token) is None
 
 
 def test_a_new_password_ends_the_sessions_or_changes_nothing(store):
-    who = add_annotator(store, "ada", password_hash="hash").id
-    token = open_session(store, who)
+    annotator = add_annotator(store, "ada", password_hash="hash").id
+    token = open_session(store, annotator)
     with pytest.raises(UnknownId):
-        set_password_hash(store, who + 99, "new")
+        set_password_hash(store, annotator + 99, "new")
     assert session_of(store, token) is not None
-    set_password_hash(store, who, "new")
+    set_password_hash(store, annotator, "new")
     assert session_of(store, token) is None
 
 
@@ -123,8 +125,8 @@ def test_a_new_password_ends_the_sessions_or_changes_nothing(store):
 
 
 def test_one_changes_ones_own_password(team, admin):
-    elsewhere = browser(team)
-    assert elsewhere.post("/login", data={"name": "boss", "password": PASSWORD}).status_code == 303
+    second_browser = browser(team)
+    assert second_browser.post("/login", data={"name": "boss", "password": PASSWORD}).status_code == 303
     form = {"old": PASSWORD, "password": "three odd words", "again": "three odd words"}
     assert admin.post("/account", data={**form, "old": "wrong wrong"}).status_code == 401
     assert admin.post("/account", data={**form, "again": "others"}).status_code == 400
@@ -133,9 +135,9 @@ def test_one_changes_ones_own_password(team, admin):
     assert reply.status_code == 200
     assert "Your password has been changed" in reply.text
     assert admin.get("/admin").status_code == 200, "whoever changed it stays"
-    assert elsewhere.get("/judge").status_code == 303, "everybody else goes"
-    assert elsewhere.post("/login", data={"name": "boss", "password": PASSWORD}).status_code == 401
-    assert elsewhere.post("/login", data={"name": "boss", "password": "three odd words"}).status_code == 303
+    assert second_browser.get("/judge").status_code == 303, "everybody else goes"
+    assert second_browser.post("/login", data={"name": "boss", "password": PASSWORD}).status_code == 401
+    assert second_browser.post("/login", data={"name": "boss", "password": "three odd words"}).status_code == 303
 
 
 def test_whoever_found_a_session_may_not_guess_the_password(team, admin):
@@ -150,9 +152,9 @@ def test_an_admin_changes_roles_and_passwords(team, admin):
     assert ann.get("/search").status_code != 403
     assert admin.post("/admin/role", data={**form, "role": "king"}).status_code == 404
     reply = admin.post("/admin/password", data=form)
-    made = re.search(r'id="made" value="([^"]+)"', reply.text)[1]
+    password = re.search(r'id="made" value="([^"]+)"', reply.text)[1]
     assert ann.get("/judge").status_code == 303, "the old session is over"
-    assert ann.post("/login", data={"name": "ann", "password": made}).status_code == 303
+    assert ann.post("/login", data={"name": "ann", "password": password}).status_code == 303
 
 
 def _link(admin, form) -> str:
@@ -161,14 +163,14 @@ def _link(admin, form) -> str:
 
 def test_a_lost_password_is_reset_once_by_a_link(team, admin):
     ann = websites.enrolled(team, "ann", "annotator")
-    link, other = (_link(admin, {"annotator": number(team, "ann")}) for _ in range(2))
+    link, second_link = (_link(admin, {"annotator": number(team, "ann")}) for _ in range(2))
     assert ann.get("/judge").status_code != 303, "until it is used nothing changes"
     fresh, new = browser(team), {"password": "three odd words", "again": "three odd words"}
     assert "ann" in fresh.get(link).text
     assert fresh.post(link, data={**new, "again": "others"}).status_code == 400
     assert fresh.post(link, data=new).status_code == 303 and fresh.get("/judge").status_code != 303
     assert ann.get("/judge").status_code == 303, "the old session is over"
-    for used in (link, other):  # the second one was made for the old password too
+    for used in (link, second_link):  # the second one was made for the old password too
         assert browser(team).get(used).status_code == 403
         assert browser(team).post(used, data=new).status_code == 403
     assert browser(team).post("/login", data={"name": "ann", "password": "three odd words"}).status_code == 303
@@ -180,13 +182,13 @@ def test_a_link_that_was_made_up_expired_or_is_for_a_closed_account_is_refused(t
     websites.enrolled(team, "ann", "annotator")
     store, form = team.app.state.site.store, {"annotator": number(team, "ann")}
     good = _link(admin, form)
-    who, expires, mark = good.removeprefix("/reset/").split(".")
+    annotator_id, expires, mark = good.removeprefix("/reset/").split(".")
     boss = number(team, "boss")
-    late = make_reset(store, int(who), hours=-1)
+    late = make_reset(store, int(annotator_id), hours=-1)
     for bad in (
         f"{boss}.{expires}.{mark}",
-        f"{who}.{int(expires) + 1}.{mark}",
-        f"{who}.{expires}",
+        f"{annotator_id}.{int(expires) + 1}.{mark}",
+        f"{annotator_id}.{expires}",
         "x",
         "1.2.\u00e9",
         late,
@@ -198,9 +200,9 @@ def test_a_link_that_was_made_up_expired_or_is_for_a_closed_account_is_refused(t
 
 
 def test_nobody_loses_their_own_account_by_a_click(team, admin):
-    own = {"annotator": number(team, "boss"), "active": "no", "role": "annotator"}
+    form = {"annotator": number(team, "boss"), "active": "no", "role": "annotator"}
     for address in ("/admin/role", "/admin/account", "/admin/password", "/admin/reset"):
-        assert admin.post(address, data=own).status_code == 400
+        assert admin.post(address, data=form).status_code == 400
 
 
 def test_an_admin_sees_and_revokes_invitations(team, admin):
@@ -222,10 +224,10 @@ def test_nobody_else_does(team, admin, address):
 
 
 def test_alone_there_are_no_accounts(tmp_path):
-    asked = websites.client(tmp_path / "answers.db")
-    assert asked.get("/account").status_code == 303
+    visitor = websites.client(tmp_path / "answers.db")
+    assert visitor.get("/account").status_code == 303
     for address in ("/account", "/admin/role", "/admin/password", "/admin/revoke", "/admin/account", "/admin/invite"):
-        assert asked.post(address, data={"annotator": "1"}).status_code == 400
+        assert visitor.post(address, data={"annotator": "1"}).status_code == 400
 
 
 # --- passwords --------------------------------------------------------------------------------------------------
@@ -249,12 +251,12 @@ WEAK = {
 
 @pytest.mark.parametrize("weak", WEAK, ids=lambda text: text[:20])
 def test_what_is_guessed_first_is_refused_in_words(weak):
-    given = "short one" if weak == "short" else weak
+    entered = "short one" if weak == "short" else weak
     with pytest.raises(LimnerError) as refused:
-        refuse_weak(given, "Ada Lovelace")
+        refuse_weak(entered, "Ada Lovelace")
     assert WEAK[weak] in str(refused.value)
     assert RULE in str(refused.value)
-    assert given not in str(refused.value), "a password is never shown"
+    assert entered not in str(refused.value), "a password is never shown"
 
 
 @pytest.mark.parametrize("good", ["correct horse battery", "k7f2-99xq-miny", "ünïcödé wörds", "a" * 20 + "bcdef"])
@@ -274,20 +276,20 @@ def test_a_weak_password_is_refused_where_an_account_is_made(team):
 # --- from the shell ---------------------------------------------------------------------------------------------
 
 
-def told(*arguments: str, given: str = ""):
-    return CliRunner().invoke(command, ["annotate", "people", "list", *arguments], input=given)
+def shell(*arguments: str, typed: str = ""):
+    return CliRunner().invoke(command, ["annotate", "people", "list", *arguments], input=typed)
 
 
 def test_the_shell_lists_and_changes(where):
     with open_store(where) as store:
         boss = add_annotator(store, "boss", role="admin", password_hash="hash").id
-        who = add_annotator(store, "ada", password_hash="hash").id
-        token, session = make_invite(store, by=boss), open_session(store, who)
-    shown = told(where)
-    assert shown.exit_code == 0
-    assert re.search(r"ada +annotator +open", shown.stdout)
-    assert re.search(r"annotator +boss", shown.stdout)
-    done = told(where, "--role", "ada=reviewer", "--password", "ada", "--revoke", "all", given="three odd words\n")
+        annotator = add_annotator(store, "ada", password_hash="hash").id
+        token, session = make_invite(store, by=boss), open_session(store, annotator)
+    listing = shell(where)
+    assert listing.exit_code == 0
+    assert re.search(r"ada +annotator +open", listing.stdout)
+    assert re.search(r"annotator +boss", listing.stdout)
+    done = shell(where, "--role", "ada=reviewer", "--password", "ada", "--revoke", "all", typed="three odd words\n")
     assert done.exit_code == 0, done.stderr
     with open_store(where) as store:
         ada = by_name(store, "ada")
@@ -296,9 +298,9 @@ def test_the_shell_lists_and_changes(where):
         assert session_of(store, session) is None
         with pytest.raises(NotAllowed):
             read_invite(store, token)
-    assert told(where, "--close", "ada").exit_code == 0
-    assert re.search(r"ada +reviewer +closed", told(where).stdout)
-    assert told(where, "--open", "ada", "--json").exit_code == 0
+    assert shell(where, "--close", "ada").exit_code == 0
+    assert re.search(r"ada +reviewer +closed", shell(where).stdout)
+    assert shell(where, "--open", "ada", "--json").exit_code == 0
     with open_store(where) as store:
         assert [each.active for each in annotators(store)] == [True, True]
 
@@ -308,7 +310,7 @@ def test_the_shell_makes_a_link_that_resets_once(where):
 
     with open_store(where) as store:
         add_annotator(store, "ada", password_hash="hash")
-    done = told(where, "--reset", "ada", "--url", "https://labels.example.org/")
+    done = shell(where, "--reset", "ada", "--url", "https://labels.example.org/")
     assert done.exit_code == 0, done.stderr
     token = re.search(r"https://labels\.example\.org/reset/(\S+)", done.stderr)[1]
     with open_store(where) as store:
@@ -334,11 +336,11 @@ def test_the_shell_makes_a_link_that_resets_once(where):
     ids=lambda given: " ".join(given) if isinstance(given, list) else "",
 )
 def test_what_cannot_be_is_said(tmp_path, arguments, message):
-    where = str(tmp_path / "work.db")
-    with open_store(where) as store:
+    store_path = str(tmp_path / "work.db")
+    with open_store(store_path) as store:
         add_annotator(store, "boss", role="admin", password_hash="hash")
         add_annotator(store, "ada", password_hash="hash")
-    done = told(where, *arguments)
+    done = shell(store_path, *arguments)
     assert done.exit_code in (2, 3)
     assert message in done.stderr.replace("\n", " ")
 
@@ -346,12 +348,12 @@ def test_what_cannot_be_is_said(tmp_path, arguments, message):
 def test_an_error_page_has_the_pages_of_the_visitor_and_none_for_a_stranger(tmp_path, monkeypatch):
     from limner.web.site import Site
 
-    asked = websites.client(tmp_path / "answers.db", team=True)
-    person = websites.enrolled(asked, "anna", "annotator")
+    visitor = websites.client(tmp_path / "answers.db", team=True)
+    person = websites.enrolled(visitor, "anna", "annotator")
     for address, status in (("/nosuch", 404), ("/compare", 403)):
         page = person.get(address)
         assert page.status_code == status and 'href="/judge"' in page.text and 'href="/compare"' not in page.text
-    stranger = websites.browser(asked).get("/nosuch")
+    stranger = websites.browser(visitor).get("/nosuch")
     assert stranger.status_code == 404 and "<nav" not in stranger.text and "Back to the first page" in stranger.text
 
     def lost(*_):

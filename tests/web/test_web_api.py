@@ -14,18 +14,18 @@ schemathesis = pytest.importorskip("schemathesis")
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory):
+def visitor(tmp_path_factory):
     """A site whose system is ready, so that no example meets a page that is still being made."""
     path = websites.filled(tmp_path_factory.mktemp("api") / "answers.db", tasks=3, size=4)
-    found = websites.client(path)
+    visitor = websites.client(path)
     for address in ("/api/search?q=dog", "/api/failures", "/api/failures?d=i2t"):
-        websites.patient(found, address)
-    return found
+        websites.patient(visitor, address)
+    return visitor
 
 
 @pytest.fixture(scope="module")
-def described(asked):
-    return schemathesis.openapi.from_asgi("/api/openapi.json", asked.app, headers={"Host": "localhost"})
+def described(visitor):
+    return schemathesis.openapi.from_asgi("/api/openapi.json", visitor.app, headers={"Host": "localhost"})
 
 
 OPERATIONS = [
@@ -59,23 +59,23 @@ def test_every_reply_is_one_that_is_described(described, path, method, mode):
     sent()
 
 
-def test_every_address_of_the_api_is_described(asked):
+def test_every_address_of_the_api_is_described(visitor):
     from starlette.routing import Route
 
     from limner.web.app import routes
 
-    there = {r.path for r in routes() if isinstance(r, Route) and r.path.startswith("/api/")} - {"/api/openapi.json"}
-    assert there == set(asked.get("/api/openapi.json").json()["paths"])
+    paths = {r.path for r in routes() if isinstance(r, Route) and r.path.startswith("/api/")} - {"/api/openapi.json"}
+    assert paths == set(visitor.get("/api/openapi.json").json()["paths"])
 
 
-def test_errors_are_json_in_words(asked):
+def test_errors_are_json_in_words(visitor):
     for reply in (
-        asked.get("/api/nosuch"),
-        asked.post("/api/answers", json={"item": 1}),
-        asked.post("/api/answers", content=b"{", headers={"content-type": "application/json"}),
-        asked.post("/api/answers", content=b"[" * 60_000, headers={"content-type": "application/json"}),
-        asked.get("/api/search", params={"fix": "nonsense"}),
-        asked.delete("/api/answers"),
+        visitor.get("/api/nosuch"),
+        visitor.post("/api/answers", json={"item": 1}),
+        visitor.post("/api/answers", content=b"{", headers={"content-type": "application/json"}),
+        visitor.post("/api/answers", content=b"[" * 60_000, headers={"content-type": "application/json"}),
+        visitor.get("/api/search", params={"fix": "nonsense"}),
+        visitor.delete("/api/answers"),
     ):
         assert 400 <= reply.status_code < 500
         assert isinstance(reply.json()["error"], str)

@@ -63,14 +63,14 @@ def test_the_hostile_captions_are_really_shown(local):
 
 def test_a_script_in_a_name_is_shown_as_text(tmp_path):
     """Names come from people: in the header, in the table of annotators, in the reasons of exclusions."""
-    asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=2, replication=1))
+    visitor = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=2, replication=1))
     name = "<script>hacked()</script>"
-    assert asked.post("/name", data={"name": name}).status_code == 303
-    task = asked.post("/api/task", json={}).json()["task"]
-    asked.post("/api/answers", json={"item": task["items"][0]["id"], "key": "of-a-script", "grade": 1})
-    assert answers(asked.app.state.site.store)[0].annotator == name
+    assert visitor.post("/name", data={"name": name}).status_code == 303
+    task = visitor.post("/api/task", json={}).json()["task"]
+    visitor.post("/api/answers", json={"item": task["items"][0]["id"], "key": "of-a-script", "grade": 1})
+    assert answers(visitor.app.state.site.store)[0].annotator == name
     for address in ("/", "/admin", "/judge"):
-        page = asked.get(address).text
+        page = visitor.get(address).text
         assert "&lt;script&gt;hacked" in page, address
         assert "<script>hacked" not in page, address
 
@@ -195,9 +195,9 @@ def test_a_picture_is_kept_only_as_encoded_anew(local):
     reply = local.post("/search", files={"file": ("../../evil.html", out.getvalue(), "text/html")})
     assert reply.status_code == 303
     key = reply.headers["location"].partition("upload=")[2].partition("&")[0]
-    kept = local.get(f"/upload/{key}")
-    assert kept.headers["content-type"] == "image/jpeg"
-    assert b"script" not in kept.content
+    image_reply = local.get(f"/upload/{key}")
+    assert image_reply.headers["content-type"] == "image/jpeg"
+    assert b"script" not in image_reply.content
 
 
 # --- cookies, forms, other sites --------------------------------------------------------------------------------
@@ -215,16 +215,16 @@ def test_a_forged_cookie_is_nobody(team, cookie):
 def test_a_changed_cookie_is_nobody(team, annotator):
     token = annotator.cookies["limner_session"]
     for changed in (token[:-1] + ("A" if token[-1] != "A" else "B"), token.swapcase(), token + "A"):
-        asked = TestClient(team.app, base_url="http://localhost", follow_redirects=False)
-        assert asked.get("/judge", headers={"cookie": f"limner_session={changed}"}).status_code == 303
+        visitor = TestClient(team.app, base_url="http://localhost", follow_redirects=False)
+        assert visitor.get("/judge", headers={"cookie": f"limner_session={changed}"}).status_code == 303
 
 
 def test_a_session_ends_on_the_server(team):
-    mine = websites.enrolled(team, "leaving", "annotator")
-    token = mine.cookies["limner_session"]
-    assert mine.get("/judge").status_code == 200
-    mine.post("/logout")
-    assert mine.get("/judge", headers={"cookie": f"limner_session={token}"}).status_code == 303
+    enrolled_visitor = websites.enrolled(team, "leaving", "annotator")
+    token = enrolled_visitor.cookies["limner_session"]
+    assert enrolled_visitor.get("/judge").status_code == 200
+    enrolled_visitor.post("/logout")
+    assert enrolled_visitor.get("/judge", headers={"cookie": f"limner_session={token}"}).status_code == 303
 
 
 def test_a_replayed_form_changes_nothing(local):
@@ -236,16 +236,16 @@ def test_a_replayed_form_changes_nothing(local):
     for _ in range(3):
         assert local.post("/judge", data={**fields, "grade": "4"}).status_code == 303
     assert len(answers(local.app.state.site.store)) == before + 1
-    other = local.post("/judge", data={**fields, "grade": "1"})
-    assert other.status_code == 409, "the key of one answer must not carry another"
+    reply = local.post("/judge", data={**fields, "grade": "1"})
+    assert reply.status_code == 409, "the key of one answer must not carry another"
 
 
 def test_an_answer_replayed_by_somebody_else_is_refused(team, annotator):
-    other = websites.enrolled(team, "other", "annotator")
+    second_visitor = websites.enrolled(team, "other", "annotator")
     item = annotator.post("/api/task", json={}).json()["task"]["items"][0]["id"]
     sent = {"item": item, "key": "replayed-0001", "grade": 4}
     assert annotator.post("/api/answers", json=sent).json()["repeated"] is False
-    assert other.post("/api/answers", json=sent).status_code in (400, 403)
+    assert second_visitor.post("/api/answers", json=sent).status_code in (400, 403)
 
 
 @pytest.mark.parametrize(
@@ -272,9 +272,9 @@ def test_cookies_are_kept_from_scripts_and_other_sites(team):
     from limner.annotate.store.people import make_invite
 
     token = make_invite(team.app.state.site.store)
-    asked = TestClient(team.app, base_url="http://localhost", follow_redirects=False)
+    visitor = TestClient(team.app, base_url="http://localhost", follow_redirects=False)
     form = {"name": "cookie", "password": PASSWORD, "again": PASSWORD}
-    cookie = asked.post(f"/invite/{token}", data=form).headers["set-cookie"].lower()
+    cookie = visitor.post(f"/invite/{token}", data=form).headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=lax" in cookie
 
@@ -317,25 +317,25 @@ def test_an_annotator_sees_no_score_no_role_and_nobody_elses_answer(annotator):
 def test_many_logins_are_throttled_before_they_cost_anything(tmp_path, monkeypatch):
     from limner.web import accounts
 
-    asked = websites.client(tmp_path / "answers.db", team=True)
-    websites.enrolled(asked, "ann", "annotator")
+    visitor = websites.client(tmp_path / "answers.db", team=True)
+    websites.enrolled(visitor, "ann", "annotator")
     hashed = []
     fits = accounts.fits
     monkeypatch.setattr(accounts, "fits", lambda kept, password: hashed.append(1) or fits(kept, password))
-    replies = [asked.post("/login", data={"name": "ann", "password": f"guess {n}"}) for n in range(300)]
+    replies = [visitor.post("/login", data={"name": "ann", "password": f"guess {n}"}) for n in range(300)]
     assert [reply.status_code for reply in replies[:10]] == [401] * 10
     assert {reply.status_code for reply in replies[11:]} == {429}
     assert int(replies[-1].headers["retry-after"]) > 0
     assert len(hashed) <= 11
-    right = asked.post("/login", data={"name": "ann", "password": PASSWORD})
+    right = visitor.post("/login", data={"name": "ann", "password": PASSWORD})
     assert right.status_code == 429, "a guess in time must not come through either"
 
 
 def test_the_throttle_follows_the_account_across_addresses():
-    now = [0.0]
-    throttle = Throttle(10, 30.0, clock=lambda: now[0])
+    clock = [0.0]
+    throttle = Throttle(10, 30.0, clock=lambda: clock[0])
     assert sum(throttle.take("ann") == 0 for _ in range(10_000)) == 10
-    now[0] = 300.0
+    clock[0] = 300.0
     assert sum(throttle.take("ann") == 0 for _ in range(10_000)) == 10
 
 
@@ -346,9 +346,11 @@ def test_a_login_says_the_same_of_unknown_names_and_wrong_passwords(team, annota
     assert texts[0] == texts[1]
 
 
-@pytest.mark.parametrize("there", ["https://evil.example", "//evil.example", "/\\evil.example", "javascript:alert(1)"])
-def test_a_login_leads_to_this_site_only(team, there):
-    assert 'name="next" value="/"' in team.get("/login", params={"next": there}).text
+@pytest.mark.parametrize(
+    "next_page", ["https://evil.example", "//evil.example", "/\\evil.example", "javascript:alert(1)"]
+)
+def test_a_login_leads_to_this_site_only(team, next_page):
+    assert 'name="next" value="/"' in team.get("/login", params={"next": next_page}).text
 
 
 def test_there_is_no_signup_and_an_invitation_works_once(team):
@@ -366,10 +368,10 @@ def test_there_is_no_signup_and_an_invitation_works_once(team):
 def test_passwords_are_kept_under_argon2id(team, annotator):
     from limner.annotate.store.people import by_name
 
-    kept = by_name(team.app.state.site.store, "ann").password_hash
-    assert kept.startswith("$argon2id$")
-    assert "m=19456,t=2,p=1" in kept
-    assert PASSWORD not in kept
+    password_hash = by_name(team.app.state.site.store, "ann").password_hash
+    assert password_hash.startswith("$argon2id$")
+    assert "m=19456,t=2,p=1" in password_hash
+    assert PASSWORD not in password_hash
 
 
 # --- SQL --------------------------------------------------------------------------------------------------------

@@ -18,15 +18,17 @@ from websites import patient, words
 @pytest.fixture(scope="module")
 def matrices():
     """Scores of three systems: one that knows much, one that knows little, and the same one again."""
-    held = websites.world(100).test
-    truth = np.array([[(held.judgements.grade(i, t) or 0) > 0 for t in held.texts.ids] for i in held.images.ids])
+    test_part = websites.world(100).test
+    truth = np.array(
+        [[(test_part.judgements.grade(i, t) or 0) > 0 for t in test_part.texts.ids] for i in test_part.images.ids]
+    )
     noise = np.random.default_rng(0).normal(size=(2, *truth.shape))
     good, bad = (weight * truth + some for weight, some in zip((3.0, 0.7), noise, strict=True))
     return {"good": good, "bad": bad, "again": good}
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory, matrices):
+def visitor(tmp_path_factory, matrices):
     folder = tmp_path_factory.mktemp("compare")
     for name, matrix in matrices.items():
         np.save(folder / f"{name}.npy", matrix)
@@ -35,20 +37,20 @@ def asked(tmp_path_factory, matrices):
     return TestClient(app, base_url="http://localhost")
 
 
-def test_intervals_p_values_and_the_best_are_those_of_the_library(asked, matrices):
-    held = websites.world(100).test
+def test_intervals_p_values_and_the_best_are_those_of_the_library(visitor, matrices):
+    test_part = websites.world(100).test
     reports = [
         limner.evaluate(
-            limner.Scores.from_matrix(matrices[name], held.images.ids, held.texts.ids),
-            held,
+            limner.Scores.from_matrix(matrices[name], test_part.images.ids, test_part.texts.ids),
+            test_part,
             measures="R@1 R@5 R@10 mAP@R",
             name=name,
         )
         for name in ("good", "bad")
     ]
     comparison = limner.compare(reports, samples=10_000)
-    page = patient(asked, "/compare?s=good&s=bad").text
-    plain = html.unescape(words(patient(asked, "/compare?s=good&s=bad")))
+    page = patient(visitor, "/compare?s=good&s=bad").text
+    plain = html.unescape(words(patient(visitor, "/compare?s=good&s=bad")))
     good, bad = (report.results[0] for report in reports)
     show = good.measure.show
     line = comparison.line("R@1", direction="i2t", view=good.view)
@@ -56,91 +58,94 @@ def test_intervals_p_values_and_the_best_are_those_of_the_library(asked, matrice
     assert f"<strong>{show(good.value)}</strong>" in page and f"<strong>{show(bad.value)}</strong>" not in page
     assert f"{show(good.interval.low)} to {show(good.interval.high)}" in plain
     p = difference.p_adjusted
-    said = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-    assert f"−{show(good.value - bad.value)}, {said}" in plain
+    p_text = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    assert f"−{show(good.value - bad.value)}, {p_text}" in plain
     assert "(Holm)" in plain
-    assert "p = 1.000" in words(patient(asked, "/compare?s=good&s=again"))
+    assert "p = 1.000" in words(patient(visitor, "/compare?s=good&s=again"))
 
 
 @pytest.mark.parametrize("direction", ["t2i", "i2t"])
-def test_wins_are_the_queries_that_a_slow_count_finds(asked, matrices, direction):
-    held = websites.world(100).test
-    pairs = held.judged(held.judgements.name, direction)
+def test_wins_are_the_queries_that_a_slow_count_finds(visitor, matrices, direction):
+    test_part = websites.world(100).test
+    pairs = test_part.judged(test_part.judgements.name, direction)
     ranks = {}
     for name in ("good", "bad"):
         matrix = matrices[name].T if direction == "t2i" else matrices[name]
-        queries, others = (held.texts.ids, held.images.ids)[:: 1 if direction == "t2i" else -1]
+        queries, candidates = (test_part.texts.ids, test_part.images.ids)[:: 1 if direction == "t2i" else -1]
         for query, row in zip(queries, matrix.astype(np.float32), strict=True):
-            best = max(row[n] for n, key in enumerate(others) if (pairs.grade(query, key) or 0) > 0)
+            best = max(row[n] for n, key in enumerate(candidates) if (pairs.grade(query, key) or 0) > 0)
             ranks[name, query] = 1 + int((row > best).sum())
     won = [q for q in queries if ranks["good", q] == 1 < ranks["bad", q]]
-    page = patient(asked, f"/wins?a=good&b=bad&d={direction}")
+    page = patient(visitor, f"/wins?a=good&b=bad&d={direction}")
     assert f"{len(won)} of {len(queries)} queries" in words(page).replace(" ", " ")
-    apart = [int(n.replace(",", "")) for n in re.findall(r"([\d,]+) places apart", page.text)]
+    distances = [int(n.replace(",", "")) for n in re.findall(r"([\d,]+) places apart", page.text)]
     expected = sorted((ranks["bad", q] - ranks["good", q] for q in won), reverse=True)
-    assert apart == expected[:24]
+    assert distances == expected[:24]
     better = [q for q in queries if ranks["bad", q] < ranks["good", q]]
-    other = patient(asked, f"/wins?a=bad&b=good&d={direction}&kind=better")
-    assert f"{len(better)} of {len(queries)} queries" in words(other)
+    reversed_page = patient(visitor, f"/wins?a=bad&b=good&d={direction}&kind=better")
+    assert f"{len(better)} of {len(queries)} queries" in words(reversed_page)
 
 
-def test_wins_of_nonsense_are_refused(asked):
+def test_wins_of_nonsense_are_refused(visitor):
     for bad in ("a=nosuch", "kind=x", "order=x", "d=x"):
-        assert asked.get(f"/wins?{bad}").status_code == 404
+        assert visitor.get(f"/wins?{bad}").status_code == 404
 
 
-def test_wins_of_a_group_of_queries_and_of_a_class(asked):
-    held = websites.world(100).test
-    every = re.findall(r"([\d,]+) places apart", patient(asked, "/wins?a=good&b=bad&kind=better").text)
+def test_wins_of_a_group_of_queries_and_of_a_class(visitor):
+    test_part = websites.world(100).test
+    every = re.findall(r"([\d,]+) places apart", patient(visitor, "/wins?a=good&b=bad&kind=better").text)
     counted = {}
-    for place in sorted(set(held.images.field("background"))):
-        page = patient(asked, f"/wins?a=good&b=bad&kind=better&by=background&value={place}")
+    for place in sorted(set(test_part.images.field("background"))):
+        page = patient(visitor, f"/wins?a=good&b=bad&kind=better&by=background&value={place}")
         if page.status_code == 200:
             counted[place] = int(re.search(r"<strong>([\d,]+)</strong> of", page.text)[1])
             assert f"background: {place}" in words(page)
-    whole = int(re.search(r"<strong>([\d,]+)</strong> of", patient(asked, "/wins?a=good&b=bad&kind=better").text)[1])
-    assert sum(counted.values()) == whole and len(every) <= whole
-    near = re.findall(r"([\d,]+) places apart", patient(asked, "/wins?a=good&b=bad&kind=better&order=close").text)
-    assert [int(n) for n in near] == sorted(int(n) for n in near)
-    part = patient(asked, "/wins?a=good&b=bad&kind=better&class=object")
-    assert part.status_code == 200 and int(re.search(r"<strong>([\d,]+)</strong> of", part.text)[1]) < whole
-    assert asked.get("/wins?a=good&b=bad&by=nothing&value=x").status_code == 404
-    assert asked.get("/wins?a=good&b=bad&by=background&value=nowhere").status_code == 404
+    total = int(re.search(r"<strong>([\d,]+)</strong> of", patient(visitor, "/wins?a=good&b=bad&kind=better").text)[1])
+    assert sum(counted.values()) == total and len(every) <= total
+    closest = re.findall(r"([\d,]+) places apart", patient(visitor, "/wins?a=good&b=bad&kind=better&order=close").text)
+    assert [int(n) for n in closest] == sorted(int(n) for n in closest)
+    part = patient(visitor, "/wins?a=good&b=bad&kind=better&class=object")
+    assert part.status_code == 200 and int(re.search(r"<strong>([\d,]+)</strong> of", part.text)[1]) < total
+    assert visitor.get("/wins?a=good&b=bad&by=nothing&value=x").status_code == 404
+    assert visitor.get("/wins?a=good&b=bad&by=background&value=nowhere").status_code == 404
 
 
-def test_slices_are_those_of_the_library(asked, matrices):
+def test_slices_are_those_of_the_library(visitor, matrices):
     from limner.evaluation import slices
 
-    held = websites.world(100).test
+    test_part = websites.world(100).test
     reports = {
         name: limner.evaluate(
-            limner.Scores.from_matrix(matrices[name], held.images.ids, held.texts.ids), held, measures="R@1", name=name
+            limner.Scores.from_matrix(matrices[name], test_part.images.ids, test_part.texts.ids),
+            test_part,
+            measures="R@1",
+            name=name,
         )
         for name in ("good", "bad")
     }
-    expected = slices(reports["good"], held, by="length", against=reports["bad"], measure="R@1", min_size=5)
-    page = patient(asked, "/slices?a=good&b=bad&by=length&n=5")
+    expected = slices(reports["good"], test_part, by="length", against=reports["bad"], measure="R@1", min_size=5)
+    page = patient(visitor, "/slices?a=good&b=bad&by=length&n=5")
     plain = html.unescape(words(page))
     for each in expected.slices:
         assert each.name in plain and each.measure.show_change(each.difference) in plain
     assert "Benjamini & Yekutieli" in plain and f"of {len(expected.slices)} slices" in plain
     assert "by=length" in page.text and "/wins?" in page.text
-    assert asked.get("/slices?m=nothing").status_code == 404
-    assert asked.get("/slices?by=nothing").status_code == 404
+    assert visitor.get("/slices?m=nothing").status_code == 404
+    assert visitor.get("/slices?by=nothing").status_code == 404
 
 
-def test_the_chart_says_its_numbers(asked):
-    page = patient(asked, "/compare?s=good&s=bad").text
+def test_the_chart_says_its_numbers(visitor):
+    page = patient(visitor, "/compare?s=good&s=bad").text
     assert page.count('class="chart"') >= 2 and page.count('class="dot s1"') >= 6
     assert re.search(r"<desc[^>]*>R@1: good [\d.]+% \([\d.]+ to [\d.]+\), bad", page)
 
 
-def test_items_are_called_held_out_only_if_there_are_others(tmp_path, asked):
-    whole, held = websites.world(100), websites.world(100).test
-    counted = f"{len(held.images)} images and {len(held.texts)} texts"
-    assert f"{counted}, held out of {len(whole.images)} images" in words(patient(asked, "/compare"))
-    alone = limner.Collection("alone", held.images, held.texts, held.judgements)
-    np.save(tmp_path / "mine.npy", np.random.default_rng(0).normal(size=(len(held.images), len(held.texts))))
+def test_items_are_called_held_out_only_if_there_are_others(tmp_path, visitor):
+    collection, test_part = websites.world(100), websites.world(100).test
+    counted = f"{len(test_part.images)} images and {len(test_part.texts)} texts"
+    assert f"{counted}, held out of {len(collection.images)} images" in words(patient(visitor, "/compare"))
+    alone = limner.Collection("alone", test_part.images, test_part.texts, test_part.judgements)
+    np.save(tmp_path / "mine.npy", np.random.default_rng(0).normal(size=(len(test_part.images), len(test_part.texts))))
     app = make_app([alone], systems={}, matrices={"mine": tmp_path / "mine.npy"}, store=tmp_path / "answers.db")
     page = words(patient(TestClient(app, base_url="http://localhost"), "/compare"))
     assert counted in page and "held out" not in page

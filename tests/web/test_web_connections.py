@@ -37,8 +37,8 @@ def app(tmp_path_factory):
 
 
 def connected(address: str) -> socket.socket:
-    where = urlsplit(address)
-    return socket.create_connection((where.hostname, where.port), timeout=PATIENCE)
+    url = urlsplit(address)
+    return socket.create_connection((url.hostname, url.port), timeout=PATIENCE)
 
 
 def ended(sock: socket.socket) -> bool:
@@ -51,9 +51,9 @@ def ended(sock: socket.socket) -> bool:
     return True
 
 
-def asked(address: str, path: str = "/login") -> int:
-    where = urlsplit(address)
-    with closing(http.client.HTTPConnection(where.hostname, where.port, timeout=PATIENCE)) as line:
+def status_of(address: str, path: str = "/login") -> int:
+    url = urlsplit(address)
+    with closing(http.client.HTTPConnection(url.hostname, url.port, timeout=PATIENCE)) as line:
         line.request("GET", path)
         reply = line.getresponse()
         reply.read()
@@ -64,7 +64,7 @@ def asked(address: str, path: str = "/login") -> int:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "sent_bytes",
     [
         b"",
         HALF_HEAD,
@@ -75,11 +75,11 @@ def asked(address: str, path: str = "/login") -> int:
     ],
     ids=["nothing", "half a head", "half a body", "a body that nobody wants", "one request", "one and a half"],
 )
-def test_a_client_that_falls_silent_is_let_go(app, said):
+def test_a_client_that_falls_silent_is_let_go(app, sent_bytes):
     with websites.running(app, limits=SHORT) as address, closing(connected(address)) as sock:
-        sock.sendall(said)
+        sock.sendall(sent_bytes)
         assert ended(sock)
-        assert asked(address) == 200
+        assert status_of(address) == 200
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_a_handshake_that_never_comes_is_let_go(app, tmp_path):
     ):
         assert ended(silent)
         context = ssl.create_default_context(cafile=certificate)
-        where = urlsplit(address)
-        with closing(http.client.HTTPSConnection("localhost", where.port, timeout=PATIENCE, context=context)) as line:
+        url = urlsplit(address)
+        with closing(http.client.HTTPSConnection("localhost", url.port, timeout=PATIENCE, context=context)) as line:
             line.request("GET", "/login")
             assert line.getresponse().status == 200
 
@@ -173,7 +173,7 @@ def test_whoever_goes_in_the_middle_is_not_written_about(app, caplog, kind):
         until = time.monotonic() + PATIENCE
         while len(app.state.connections) and time.monotonic() < until:
             time.sleep(0.02)
-        assert asked(address) == 200
+        assert status_of(address) == 200
     logging.getLogger("uvicorn.error").removeHandler(caplog.handler)
     assert [record.getMessage() for record in caplog.records] == []
 
@@ -190,21 +190,21 @@ def test_no_work_is_begun_for_half_a_body(app):
     with websites.running(counted, limits=SHORT) as address, closing(connected(address)) as sock:
         sock.sendall(HALF_BODY)
         assert ended(sock)
-        assert asked(address) == 200
+        assert status_of(address) == 200
     assert "POST" not in begun
 
 
 # --- too many ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("said", [b"", HALF_HEAD, HALF_BODY], ids=["nothing", "half a head", "half a body"])
-def test_a_visitor_comes_in_however_many_say_nothing(app, said):
+@pytest.mark.parametrize("sent_bytes", [b"", HALF_HEAD, HALF_BODY], ids=["nothing", "half a head", "half a body"])
+def test_a_visitor_comes_in_however_many_say_nothing(app, sent_bytes):
     with websites.running(app, limits=Limits(most=8)) as address, ExitStack() as stack:
         silent = [stack.enter_context(closing(connected(address))) for _ in range(40)]
         for sock in silent:
             with suppress(OSError):  # dropped already
-                sock.sendall(said)
-        assert asked(address) == 200
+                sock.sendall(sent_bytes)
+        assert status_of(address) == 200
         until = time.monotonic() + PATIENCE
         while len(app.state.connections) > 8 and time.monotonic() < until:
             time.sleep(0.02)  # what was dropped is let go of at the next turn of the server's loop
@@ -230,7 +230,7 @@ def test_whoever_is_being_worked_for_stays(app):
         assert entered.wait(PATIENCE)
         for _ in range(20):
             stack.enter_context(closing(connected(address)))
-        assert asked(address) == 200
+        assert status_of(address) == 200
         may_go.set()
         assert sock.recv(65_536).startswith(b"HTTP/1.1 200")
         workers = [stack.enter_context(closing(connected(address))) for _ in range(4)]
@@ -241,7 +241,7 @@ def test_whoever_is_being_worked_for_stays(app):
         while sum(each.step == "server" for each in opened(app)) < 4:
             assert time.monotonic() < until
             time.sleep(0.02)
-        assert asked(address) == 503, "nobody is left who could go: whoever comes now is told to come again"
+        assert status_of(address) == 503, "nobody is left who could go: whoever comes now is told to come again"
         may_go.set()
         assert all(each.recv(65_536).startswith(b"HTTP/1.1 200") for each in workers)
 
@@ -258,16 +258,16 @@ def test_whoever_sends_two_requests_at_once_stays_while_the_second_is_worked_on(
 
         async def app(scope, receive, send):
             if scope["path"] == "/first":
-                running.append(asyncio.create_task(asked("/second")))
+                running.append(asyncio.create_task(answer("/second")))
             await asyncio.sleep(0 if scope["path"] == "/first" else 1000)
 
-        async def whole():
+        async def body():
             return {"type": "http.request", "body": b"", "more_body": False}
 
-        async def asked(path):
-            await connections.watch(app)({"type": "http", "path": path, "client": ("one", 1)}, whole, None)
+        async def answer(path):
+            await connections.watch(app)({"type": "http", "path": path, "client": ("one", 1)}, body, None)
 
-        await asked("/first")
+        await answer("/first")
         await asyncio.sleep(0)
         step = connection.step
         running[0].cancel()
@@ -288,16 +288,16 @@ class _FakeSocket:
     def fileno(self) -> int:
         return -1 if self.closed else 5
 
-    def shutdown(self, how: int) -> None:
+    def shutdown(self, direction: int) -> None:
         self.closed = True
 
 
 def test_the_address_with_most_connections_loses_first_and_then_whoever_waited_longest():
-    now = [0.0]
-    connections = Connections(Limits(most=5), clock=lambda: now[0])
+    clock = [0.0]
+    connections = Connections(Limits(most=5), clock=lambda: clock[0])
     accepted = []
     for port, address in enumerate(["honest", "stranger", "stranger", "stranger", "working"]):
-        now[0] += 1
+        clock[0] += 1
         accepted.append(connections.accepted(_FakeSocket(), (address, port)))
         accepted[-1].step = "server" if address == "working" else "next"
     dropped = []
@@ -309,8 +309,8 @@ def test_the_address_with_most_connections_loses_first_and_then_whoever_waited_l
 
 def test_a_slow_body_is_no_better_than_silence_but_one_that_comes_is():
     """Had slow bodies been spared, they alone would hold every place."""
-    now = [0.0]
-    connections = Connections(Limits(most=3, rate=1000.0), clock=lambda: now[0])
+    clock = [0.0]
+    connections = Connections(Limits(most=3, rate=1000.0), clock=lambda: clock[0])
     accepted = [connections.accepted(_FakeSocket(), ("one", port)) for port in range(3)]
     for connection, step in zip(accepted, ("body", "body", "first"), strict=True):
         connection.step = step
@@ -318,7 +318,7 @@ def test_a_slow_body_is_no_better_than_silence_but_one_that_comes_is():
     swept.start()
     swept.join()
     accepted[0].received = 100_000
-    now[0] = 5.0
+    clock[0] = 5.0
     dropped = []
     for _ in range(3):
         connections.drop_some()
@@ -330,12 +330,12 @@ def test_a_slow_body_is_no_better_than_silence_but_one_that_comes_is():
     ("received", "dropped"), [(0, [True, True, True, False]), (200_000, [True, False, True, False])]
 )
 def test_each_step_of_a_client_has_its_time_and_a_body_that_comes_has_more(received, dropped):
-    now = [0.0]
-    connections = Connections(Limits(), clock=lambda: now[0])
+    clock = [0.0]
+    connections = Connections(Limits(), clock=lambda: clock[0])
     accepted = [connections.accepted(_FakeSocket(), ("one", port)) for port in range(4)]
     for connection, step in zip(accepted, ("first", "body", "next", "server"), strict=True):
         connection.step, connection.received = step, received
-    now[0] = 35.0
+    clock[0] = 35.0
     swept = threading.Thread(target=lambda: asyncio.run(connections.sweep()))
     swept.start()
     swept.join()
@@ -372,17 +372,17 @@ def test_a_few_descriptors_are_enough_and_the_log_stays_short(tmp_path):
             ["bash", "-c", command], cwd=tmp_path, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
         )
         try:
-            told = json.loads("".join(iter(server.stdout.readline, "}\n")) + "}")
+            report = json.loads("".join(iter(server.stdout.readline, "}\n")) + "}")
             for number in range(150):
-                sock = stack.enter_context(closing(connected(told["url"])))
+                sock = stack.enter_context(closing(connected(report["url"])))
                 sock.sendall((b"", HALF_HEAD, HALF_BODY)[number % 3])
-                assert number % 10 or asked(told["url"]) == 200
-            assert [asked(told["url"]) for _ in range(5)] == [200] * 5
+                assert number % 10 or status_of(report["url"]) == 200
+            assert [status_of(report["url"]) for _ in range(5)] == [200] * 5
             for _ in range(300):
-                with closing(connected(told["url"])) as sock:
+                with closing(connected(report["url"])) as sock:
                     sock.sendall(b"nonsense\r\n\r\n")
                     ended(sock)
-            assert asked(told["url"]) == 200
+            assert status_of(report["url"]) == 200
         finally:
             server.kill()
             server.wait()
@@ -393,25 +393,25 @@ def test_a_few_descriptors_are_enough_and_the_log_stays_short(tmp_path):
 @pytest.mark.parametrize("descriptors", [0, 256])
 def test_annotators_lose_nothing_to_600_clients_that_say_nothing_or_too_little(tmp_path, descriptors):
     size = attack.Size()
-    found = attack.worked(tmp_path, size, idle=300, slow=300, descriptors=descriptors)
-    assert found.stored.acknowledged == size.answers
-    assert (found.stored.lost, found.stored.doubled, found.stored.over, found.stored.errors) == (0, 0, 0, [])
-    assert found.stored.again <= size.answers // 100
-    assert found.written < 20_000
+    outcome = attack.worked(tmp_path, size, idle=300, slow=300, descriptors=descriptors)
+    assert outcome.stored.acknowledged == size.answers
+    assert (outcome.stored.lost, outcome.stored.doubled, outcome.stored.over, outcome.stored.errors) == (0, 0, 0, [])
+    assert outcome.stored.again <= size.answers // 100
+    assert outcome.written < 20_000
 
 
 def test_annotators_lose_nothing_to_40_of_them(tmp_path):
     """The small form of benchmarks/attack.py: as many attackers as there are places, and a few people at work."""
     size = attack.Size(annotators=3, tasks=3, size=6, replication=1, think=0.05, images=50)
-    found = attack.worked(tmp_path, size, idle=20, slow=20, descriptors=150)
-    assert found.stored.acknowledged == size.answers
-    assert (found.stored.lost, found.stored.doubled, found.stored.errors) == (0, 0, [])
-    assert found.written < 20_000
+    outcome = attack.worked(tmp_path, size, idle=20, slow=20, descriptors=150)
+    assert outcome.stored.acknowledged == size.answers
+    assert (outcome.stored.lost, outcome.stored.doubled, outcome.stored.errors) == (0, 0, [])
+    assert outcome.written < 20_000
 
 
 def test_a_line_of_the_log_is_written_a_few_times_and_then_counted():
-    now, written = [0.0], []
-    bounded = BoundedLog(burst=3, every=10.0, clock=lambda: now[0])
+    clock, written = [0.0], []
+    bounded = BoundedLog(burst=3, every=10.0, clock=lambda: clock[0])
 
     def say(line: int, text: str) -> None:
         record = logging.LogRecord("limner.web", logging.WARNING, "x.py", line, text, (), None)
@@ -421,7 +421,7 @@ def test_a_line_of_the_log_is_written_a_few_times_and_then_counted():
     for _ in range(1000):
         say(1, "again")
     say(2, "something else")
-    now[0] = 10.0
+    clock[0] = 10.0
     say(1, "again")
     assert written == ["again"] * 3 + ["something else", "again (and 997 times more before this)"]
 
@@ -434,5 +434,5 @@ def test_small_replies_are_sent_at_once(app):
     with websites.running(app) as address, closing(connected(address)) as sock:
         sock.sendall(b"GET /login HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert sock.recv(100)
-        (held,) = opened(app)
-        assert held.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        (connection,) = opened(app)
+        assert connection.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

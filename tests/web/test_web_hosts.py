@@ -34,9 +34,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def team(where):
-    asked = websites.client(where, team=True)
-    yield asked
-    asked.app.state.site.close()
+    visitor = websites.client(where, team=True)
+    yield visitor
+    visitor.app.state.site.close()
 
 
 # --- names ------------------------------------------------------------------------------------------------------
@@ -78,9 +78,9 @@ def test_one_request_has_one_name(local, second):
 )
 def test_a_server_does_not_take_another_name_from_the_wire(local, lines):
     with websites.running(local.app) as address:
-        where = urlsplit(address)
-        with socket.create_connection((where.hostname, where.port), timeout=20) as line:
-            line.sendall("\r\n".join([*lines, "Connection: close", "", ""]).replace("HERE", where.netloc).encode())
+        url = urlsplit(address)
+        with socket.create_connection((url.hostname, url.port), timeout=20) as line:
+            line.sendall("\r\n".join([*lines, "Connection: close", "", ""]).replace("HERE", url.netloc).encode())
             reply = b"".join(iter(lambda: line.recv(65536), b""))
     assert re.match(rb"HTTP/1.1 (400|404|421) ", reply), reply[:200]
     assert b"evil.example" not in reply
@@ -97,8 +97,8 @@ def test_a_server_does_not_take_another_name_from_the_wire(local, lines):
 def test_a_form_from_an_origin_that_is_not_this_page_is_refused(local, origin):
     assert local.post("/logout", headers={"origin": origin}).status_code == 403
     assert local.post("/logout", headers=[("origin", "http://localhost"), ("origin", origin)]).status_code == 403
-    more = [("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")]
-    assert local.post("/logout", headers=more).status_code == 403
+    origins = [("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")]
+    assert local.post("/logout", headers=origins).status_code == 403
     assert local.post("/logout", headers={"origin": "http://localhost"}).status_code == 303
 
 
@@ -113,8 +113,8 @@ def test_forwarded_names_are_not_read(tmp_path):
 
 
 def test_a_server_without_a_name_takes_no_request_without_one():
-    asked = TestClient(make_app(store="unused.db", hosts=("",), url=None), base_url="http://localhost")
-    assert [asked.get("/", headers={"host": name}).status_code for name in ("", "@")] == [421, 421]
+    visitor = TestClient(make_app(store="unused.db", hosts=("",), url=None), base_url="http://localhost")
+    assert [visitor.get("/", headers={"host": name}).status_code for name in ("", "@")] == [421, 421]
 
 
 def test_an_ipv4_address_is_a_name_of_a_server_that_listens_on_ipv6():
@@ -142,9 +142,9 @@ def test_a_team_answers_under_its_own_names(tmp_path):
 def test_an_address_that_it_listens_at_is_a_name(host):
     """Whatever is written in --host, the page under the address that is shown answers."""
     app = make_app(store="unused.db", hosts=(host,))
-    shown = f"[{host}]" if ":" in host else host
-    asked = TestClient(app, base_url=f"http://{shown}:8765")
-    assert asked.get("/static/limner.css").status_code == 200
+    host_text = f"[{host}]" if ":" in host else host
+    visitor = TestClient(app, base_url=f"http://{host_text}:8765")
+    assert visitor.get("/static/limner.css").status_code == 200
 
 
 def test_the_address_a_connection_came_in_at_is_a_name():
@@ -167,11 +167,11 @@ def test_links_behind_a_proxy_that_does_https(tmp_path):
     admin = websites.enrolled(team, "boss", "admin")
     session = admin.cookies["limner_session"]
     for address, scheme in (("10.0.0.1", "https"), ("203.0.113.9", "http")):
-        asked = browser(team, address=address)
+        visitor = browser(team, address=address)
         headers = {"x-forwarded-proto": "https", "cookie": f"limner_session={session}"}
-        page = asked.post("/admin/invite", data={"role": "annotator"}, headers=headers)
+        page = visitor.post("/admin/invite", data={"role": "annotator"}, headers=headers)
         assert f'value="{scheme}://localhost/invite/' in page.text, address
-        login = asked.post("/login", data={"name": "boss", "password": PASSWORD}, headers=headers)
+        login = visitor.post("/login", data={"name": "boss", "password": PASSWORD}, headers=headers)
         secure = ["secure" in each.lower() for each in login.headers.get_list("set-cookie")]
         assert secure == [scheme == "https"] * 2
 
@@ -256,10 +256,10 @@ def test_a_store_that_only_others_may_write_is_said(tmp_path):
 
 def test_a_database_that_may_only_be_read_is_said(postgres):
     postgres.psql("CREATE DATABASE reading;")
-    where = postgres.get_uri(database="reading")
-    websites.filled(where)
+    database_url = postgres.get_uri(database="reading")
+    websites.filled(database_url)
     postgres.psql("ALTER DATABASE reading SET default_transaction_read_only = on;")
-    app = make_app([websites.world()], store=where)
+    app = make_app([websites.world()], store=database_url)
     with pytest.raises(LimnerError, match="cannot write to the store"):
         app.state.site.prepare()
     app.state.site.close()
@@ -298,13 +298,13 @@ def local(tmp_path_factory):
     return websites.client(tmp_path_factory.mktemp("odd") / "answers.db", team=True)
 
 
-def never_faulty(asked: TestClient, examples: int) -> None:
+def never_faulty(visitor: TestClient, examples: int) -> None:
     """Sends bodies and content types of all kinds: each is answered or refused, and none is a fault."""
     kinds = st.sampled_from(
         ["multipart/form-data; boundary=b", "application/x-www-form-urlencoded", "application/json"]
     )
-    quiet = TestClient(asked.app, base_url="http://localhost", follow_redirects=False, raise_server_exceptions=False)
-    turns = asked.app.state.site.turns
+    quiet = TestClient(visitor.app, base_url="http://localhost", follow_redirects=False, raise_server_exceptions=False)
+    turns = visitor.app.state.site.turns
     turns.by_address, turns.by_account = websites.endless(), websites.endless()
 
     @settings(max_examples=examples)
@@ -351,10 +351,10 @@ def test_a_character_that_no_database_keeps_is_refused(team, bad):
 _JSON = {"content-type": "application/json"}
 
 
-def _as(asked):
+def _as(visitor):
     from starlette.requests import Request
 
-    cookie = f"limner_session={asked.cookies['limner_session']}".encode()
+    cookie = f"limner_session={visitor.cookies['limner_session']}".encode()
     return Request({"type": "http", "headers": [(b"cookie", cookie)]})
 
 
@@ -396,8 +396,8 @@ def test_answers_while_the_database_is_down_are_refused_in_words_and_stored_when
     """With accounts and without: the page keeps what comes back with 503, and says why."""
     name = f"t{uuid.uuid4().hex}"
     postgres.psql(f"CREATE DATABASE {name};")
-    asked = websites.client(websites.filled(postgres.get_uri(database=name)), team=True)
-    ann = websites.enrolled(asked, "ann", "annotator")
+    visitor = websites.client(websites.filled(postgres.get_uri(database=name)), team=True)
+    ann = websites.enrolled(visitor, "ann", "annotator")
     item = ann.post("/api/task", json={}).json()["task"]["items"][0]["id"]
     answer = {"item": item, "key": "anns-answer", "grade": 4}
     postgres.psql(
@@ -412,4 +412,4 @@ def test_answers_while_the_database_is_down_are_refused_in_words_and_stored_when
     assert "database cannot be reached" in page and "Try again later" in page
     postgres.psql(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true;")
     assert ann.post("/api/answers", json=answer).json()["revision"] == 1
-    asked.app.state.site.close()
+    visitor.app.state.site.close()

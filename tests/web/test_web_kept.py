@@ -43,8 +43,8 @@ ADDRESS = "/api/search?q=a red fish&fix=csls&k=20"
 def started(cache, store, collection=None, systems=("colours",)):
     """The answers of a server that has just started."""
     app = make_app([collection or websites.world()], systems=systems, store=store / "answers.db", cache=cache)
-    asked = TestClient(app, base_url="http://localhost", follow_redirects=False)
-    return patient(asked, ADDRESS).json()
+    visitor = TestClient(app, base_url="http://localhost", follow_redirects=False)
+    return patient(visitor, ADDRESS).json()
 
 
 def test_a_second_start_trains_nothing_and_gives_the_same_answers(tmp_path, trained):
@@ -56,23 +56,23 @@ def test_a_second_start_trains_nothing_and_gives_the_same_answers(tmp_path, trai
     assert trained["trained"] == 2, "nothing is kept without a cache folder"
 
 
-def changed(world, what):
+def changed(world, part):
     """The same collection with one thing changed."""
     texts, splits, judgements = world.texts, world.splits, world.judgements
     images = world.images
-    if what == "a caption":
+    if part == "a caption":
         texts = limner.Items(texts.ids, ["another caption", *texts.values[1:]], texts.fields, kind="text")
-    elif what == "an image":
+    elif part == "an image":
         images = limner.Items(images.ids, [websites.picture(), *images.values[1:]], images.fields)
-    elif what == "the splits":
+    elif part == "the splits":
         splits = {**splits, "train": splits["train"][1:]}
     return limner.Collection(world.name, images, texts, judgements, splits, world.extra)
 
 
-@pytest.mark.parametrize("what", ["a caption", "an image", "the splits"])
-def test_changed_data_is_trained_on_again(tmp_path, trained, what):
+@pytest.mark.parametrize("part", ["a caption", "an image", "the splits"])
+def test_changed_data_is_trained_on_again(tmp_path, trained, part):
     started(tmp_path / "cache", tmp_path)
-    started(tmp_path / "cache", tmp_path, changed(websites.world(), what))
+    started(tmp_path / "cache", tmp_path, changed(websites.world(), part))
     assert trained == {"trained": 2, "scored": 2, "gathered": 2}
 
 
@@ -100,8 +100,8 @@ def test_a_damaged_file_is_made_again_and_the_log_says_so(tmp_path, trained, cap
     before = dict(trained)
     with caplog.at_level(logging.WARNING, "limner.web"):
         assert started(tmp_path / "cache", tmp_path) == first
-    made = {"vectors.npz": "scored", "statistics.npz": "gathered"}.get(name, "trained")
-    assert trained == {**before, made: before[made] + 1}
+    step = {"vectors.npz": "scored", "statistics.npz": "gathered"}.get(name, "trained")
+    assert trained == {**before, step: before[step] + 1}
     assert "is damaged and is made again" in caplog.text and str(file.parent) in caplog.text
     caplog.clear()
     assert started(tmp_path / "cache", tmp_path) == first and "damaged" not in caplog.text
@@ -118,7 +118,7 @@ def test_own_code_is_not_kept_and_a_saved_model_keeps_its_vectors(tmp_path, trai
     assert trained["scored"] == scored
 
 
-def own(collection, **options):
+def own_system(collection, **options):
     """A system of one's own."""
     return histograms.train_colours(collection, **options)
 
@@ -145,8 +145,8 @@ def test_the_steps_of_training_are_named_with_their_counts(tmp_path, monkeypatch
 
 
 def test_the_parts_of_a_collection_are_counted_and_cut_once(tmp_path, monkeypatch):
-    asked = websites.client(tmp_path / "answers.db")
-    patient(asked, "/search?q=dog&split=train")
+    visitor = websites.client(tmp_path / "answers.db")
+    patient(visitor, "/search?q=dog&split=train")
     calls = []
     original = limner.Collection.restrict
     monkeypatch.setattr(
@@ -155,5 +155,5 @@ def test_the_parts_of_a_collection_are_counted_and_cut_once(tmp_path, monkeypatc
         lambda self, *given, **more: calls.append(given) or original(self, *given, **more),
     )
     for address in ("/search", "/search?q=dog", "/search?q=dog&split=train", "/search?q=dog -red&split=train"):
-        assert patient(asked, address).status_code == 200
+        assert patient(visitor, address).status_code == 200
     assert calls == []

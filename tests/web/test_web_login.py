@@ -32,30 +32,30 @@ class _Quick:
     def hash(self, password: str) -> str:
         return f"hash of {password}"
 
-    def verify(self, kept: str, password: str) -> bool:
+    def verify(self, password_hash: str, password: str) -> bool:
         from argon2.exceptions import VerifyMismatchError
 
-        if kept != self.hash(password):
+        if password_hash != self.hash(password):
             raise VerifyMismatchError
         return True
 
 
 @pytest.fixture
 def team(tmp_path):
-    asked = websites.client(tmp_path / "answers.db", team=True)
+    visitor = websites.client(tmp_path / "answers.db", team=True)
     for name in ("ann", "bob"):
-        websites.enrolled(asked, name, "annotator")
-    return asked
+        websites.enrolled(visitor, name, "annotator")
+    return visitor
 
 
-def tried(asked, name="ann", password="a wrong password", **more) -> int:
-    return asked.post("/login", data={"name": name, "password": password}, **more).status_code
+def tried(visitor, name="ann", password="a wrong password", **more) -> int:
+    return visitor.post("/login", data={"name": name, "password": password}, **more).status_code
 
 
-def number_of(asked, name: str) -> int:
+def number_of(visitor, name: str) -> int:
     from limner.annotate.store.people import by_name
 
-    return by_name(asked.app.state.site.store, name).id
+    return by_name(visitor.app.state.site.store, name).id
 
 
 # --- a stranger locks nobody out --------------------------------------------------------------------------------
@@ -136,10 +136,10 @@ def test_a_new_browser_may_have_to_wait_and_a_link_lets_it_in(team):
 
 
 def test_a_known_browser_may_not_guess_either(team):
-    known = browser(team)
-    assert tried(known, password=PASSWORD) == 303
-    assert [tried(known) for _ in range(40)].count(401) == 10
-    assert tried(known, name="bob", password=PASSWORD) == 303, "known for one account says nothing of another"
+    known_browser = browser(team)
+    assert tried(known_browser, password=PASSWORD) == 303
+    assert [tried(known_browser) for _ in range(40)].count(401) == 10
+    assert tried(known_browser, name="bob", password=PASSWORD) == 303, "known for one account says nothing of another"
 
 
 @pytest.mark.parametrize("cookie", ["{}", "{}.y", "{}." + "0" * 64, "{}.", "é{}" * 50, "{}" * 5000])
@@ -167,9 +167,9 @@ def test_a_mark_is_good_for_its_account_alone(team):
     assert [tried(thief, name="ann") for _ in range(40)].count(401) == 10
     bob = number_of(team, "bob")
     moved = f"limner_device_{number_of(team, 'ann')}={thief.cookies[f'limner_device_{bob}']}"
-    other = browser(team, address="203.0.113.10")
-    assert [tried(other, headers={"cookie": moved}) for _ in range(40)].count(401) == 10
-    assert tried(other, password=PASSWORD, headers={"cookie": moved}) == 429
+    second_visitor = browser(team, address="203.0.113.10")
+    assert [tried(second_visitor, headers={"cookie": moved}) for _ in range(40)].count(401) == 10
+    assert tried(second_visitor, password=PASSWORD, headers={"cookie": moved}) == 429
 
 
 # --- right passwords cost nothing -------------------------------------------------------------------------------
@@ -194,8 +194,8 @@ def test_right_passwords_do_not_win_guesses(team):
 
 
 def test_ten_thousand_other_names_do_not_make_one_forgotten():
-    now = [0.0]
-    throttle = Throttle(10, 30.0, clock=lambda: now[0])
+    clock = [0.0]
+    throttle = Throttle(10, 30.0, clock=lambda: clock[0])
     assert [throttle.take("victim") for _ in range(10)] == [0.0] * 10
     for number in range(20_000):
         throttle.take(f"name {number}")
@@ -210,9 +210,9 @@ def test_many_other_names_lock_nobody_out():
     assert not any(throttle.take(f"victim {number}") for number in range(1000))
 
 
-@pytest.mark.parametrize("now", [0.0, 12345.678901234, 1e9 / 3])
-def test_all_attempts_of_a_burst_are_allowed_within_one_tick_of_the_clock(now):
-    throttle = Throttle(50, 0.1, clock=lambda: now)
+@pytest.mark.parametrize("start", [0.0, 12345.678901234, 1e9 / 3])
+def test_all_attempts_of_a_burst_are_allowed_within_one_tick_of_the_clock(start):
+    throttle = Throttle(50, 0.1, clock=lambda: start)
     assert [throttle.take("ann") == 0 for _ in range(60)] == [True] * 50 + [False] * 10
 
 
@@ -220,12 +220,12 @@ def test_what_is_remembered_does_not_grow():
     """A name for every password that a server can hash: 200 in a second, for an hour."""
     import tracemalloc
 
-    now = [0.0]
-    throttle = Throttle(10, 30.0, clock=lambda: now[0])
+    clock = [0.0]
+    throttle = Throttle(10, 30.0, clock=lambda: clock[0])
     sizes = []
     tracemalloc.start()
     for number in range(720_000):
-        now[0] += 0.005
+        clock[0] += 0.005
         throttle.take(f"name {number}")
         if number % 72_000 == 71_999:
             sizes.append(tracemalloc.get_traced_memory()[0])
@@ -290,8 +290,8 @@ def test_annotators_do_not_wait_for_logins(tmp_path, monkeypatch):
     from limner.web import accounts
 
     team = websites.client(websites.filled(tmp_path / "answers.db"), team=True)
-    mine = websites.enrolled(team, "ann", "annotator")
-    cookie = f"limner_session={mine.cookies['limner_session']}"
+    enrolled_visitor = websites.enrolled(team, "ann", "annotator")
+    cookie = f"limner_session={enrolled_visitor.cookies['limner_session']}"
     may_go = threading.Event()
     monkeypatch.setattr(accounts, "fits", lambda kept, password: may_go.wait(60) and False)
     with websites.running(team.app) as address, ThreadPoolExecutor(80) as pool:
@@ -309,8 +309,8 @@ def test_annotators_do_not_wait_for_logins(tmp_path, monkeypatch):
 
 
 def sent(address: str, method: str, path: str, form: dict | None = None, *, cookie: str = "") -> int:
-    where = urlsplit(address)
-    line = http.client.HTTPConnection(where.hostname, where.port, timeout=60)
+    url = urlsplit(address)
+    line = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
     headers = {"Content-Type": "application/x-www-form-urlencoded", **({"Cookie": cookie} if cookie else {})}
     line.request(method, path, urlencode(form) if form else None, headers)
     reply = line.getresponse()
@@ -322,10 +322,10 @@ def sent(address: str, method: str, path: str, form: dict | None = None, *, cook
 @pytest.mark.long
 def test_300_people_come_in_at_once_and_annotators_lose_nothing(tmp_path):
     size = attack.Size()
-    found, came = attack.logged_in(tmp_path, size, 300)
+    outcome, came = attack.logged_in(tmp_path, size, 300)
     assert came == 300
-    assert found.stored.acknowledged == size.answers
-    assert (found.stored.lost, found.stored.errors) == (0, [])
+    assert outcome.stored.acknowledged == size.answers
+    assert (outcome.stored.lost, outcome.stored.errors) == (0, [])
 
 
 def test_too_many_who_wait_are_told_so(tmp_path, monkeypatch):

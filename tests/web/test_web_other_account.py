@@ -26,16 +26,16 @@ FROM_A_PAGE = {"sec-fetch-site": "same-origin"}
 @pytest.fixture(scope="module")
 def admins(tmp_path_factory):
     """Two who may do everything, on a site where everything that they send is refused."""
-    asked = websites.client(websites.filled(tmp_path_factory.mktemp("refused") / "answers.db"), team=True)
-    yield [websites.enrolled(asked, name, "admin") for name in ("ann", "bob")]
-    asked.app.state.site.close()
+    visitor = websites.client(websites.filled(tmp_path_factory.mktemp("refused") / "answers.db"), team=True)
+    yield [websites.enrolled(visitor, name, "admin") for name in ("ann", "bob")]
+    visitor.app.state.site.close()
 
 
 @pytest.fixture
 def team(where):
-    asked = websites.client(websites.filled(where), team=True)
-    yield asked
-    asked.app.state.site.close()
+    visitor = websites.client(websites.filled(where), team=True)
+    yield visitor
+    visitor.app.state.site.close()
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def bob(team, ann):
 
 
 def sent(person, address: str, **fields):
-    more = {"json": fields} if address.startswith("/api/") else {"data": fields}
-    return person.post(address, headers=FROM_A_PAGE, **more)
+    body = {"json": fields} if address.startswith("/api/") else {"data": fields}
+    return person.post(address, headers=FROM_A_PAGE, **body)
 
 
 @pytest.mark.parametrize("address", POSTS)
@@ -71,22 +71,22 @@ def test_a_page_that_does_not_say_whose_it_is_is_refused(admins, address):
 
 
 def test_an_answer_of_one_person_is_not_stored_as_another_s(team, ann, bob):
-    tasks = {who: who.post("/api/task", json={}).json()["task"] for who in (ann, bob)}
+    tasks = {person: person.post("/api/task", json={}).json()["task"] for person in (ann, bob)}
     item = tasks[ann]["items"][0]["id"]
     assert item in [each["id"] for each in tasks[bob]["items"]]
-    mine = {"account": websites.account(ann), "assignment": tasks[ann]["assignment"], "item": item}
+    fields = {"account": websites.account(ann), "assignment": tasks[ann]["assignment"], "item": item}
     bobs = {"account": websites.account(bob), "assignment": tasks[bob]["assignment"], "item": item}
     assert sent(bob, "/api/answers", **bobs, key="bobs-answer", grade=1).status_code == 200
-    refused = sent(bob, "/api/answers", **mine, key="anns-answer", grade=4)
+    refused = sent(bob, "/api/answers", **fields, key="anns-answer", grade=4)
     assert (refused.status_code, refused.json()["reason"]) == (409, "account")
-    assert sent(bob, "/api/answers/undo", **mine, key="anns-undoing").status_code == 409
-    assert sent(ann, "/api/answers", **mine, key="anns-answer", grade=4).status_code == 200
+    assert sent(bob, "/api/answers/undo", **fields, key="anns-undoing").status_code == 409
+    assert sent(ann, "/api/answers", **fields, key="anns-answer", grade=4).status_code == 200
     stored = [(row["annotator"], row["grade"]) for row in history(team.app.state.site.store, item_id=item)]
     assert stored == [("bob", 1), ("ann", 4)]
 
 
 def test_an_answer_is_for_the_assignment_it_names(team, ann, bob):
-    tasks = {who: who.post("/api/task", json={}).json()["task"] for who in (ann, bob)}
+    tasks = {person: person.post("/api/task", json={}).json()["task"] for person in (ann, bob)}
     answer = {"item": tasks[ann]["items"][0]["id"], "assignment": tasks[bob]["assignment"]}
     refused = ann.post("/api/answers", json={**answer, "key": "anns-answer", "grade": 4})
     assert refused.status_code == 409 and "assignment" in refused.json()["error"]
@@ -94,29 +94,29 @@ def test_an_answer_is_for_the_assignment_it_names(team, ann, bob):
     form = {**answer, "key": "anns-answer", "grade": 4, "guideline": "1", "account": websites.account(ann)}
     assert sent(ann, "/judge", **form).status_code == 409
     assert history(team.app.state.site.store) == []
-    own = {**answer, "assignment": tasks[ann]["assignment"]}
-    assert ann.post("/api/answers", json={**own, "key": "anns-answer", "grade": 4}).status_code == 200
+    full_answer = {**answer, "assignment": tasks[ann]["assignment"]}
+    assert ann.post("/api/answers", json={**full_answer, "key": "anns-answer", "grade": 4}).status_code == 200
     assert ann.post("/api/answers/undo", json={**answer, "key": "anns-undoing"}).status_code == 409
-    assert ann.post("/api/answers/undo", json={**own, "key": "anns-undoing"}).status_code == 200
+    assert ann.post("/api/answers/undo", json={**full_answer, "key": "anns-undoing"}).status_code == 200
 
 
 def test_the_same_id_in_another_store_is_another_account(ann, tmp_path):
     """Two studies one after the other at one address: answers kept in the browser belong to the first."""
-    elsewhere = websites.client(websites.filled(tmp_path / "another.db"), team=True)
-    other = websites.enrolled(elsewhere, "ann", "annotator")
-    reply = sent(other, "/api/answers", account=websites.account(ann), item=1, key="anns-answer", grade=4)
+    second_site = websites.client(websites.filled(tmp_path / "another.db"), team=True)
+    second_visitor = websites.enrolled(second_site, "ann", "annotator")
+    reply = sent(second_visitor, "/api/answers", account=websites.account(ann), item=1, key="anns-answer", grade=4)
     assert reply.status_code == 409
 
 
 def test_without_accounts_the_name_is_the_account(tmp_path):
-    asked = websites.client(websites.filled(tmp_path / "answers.db"))
-    asked.cookies.set("limner_name", "ann")
-    anns = websites.account(asked)
-    asked.cookies.set("limner_name", "bob")
-    item = asked.post("/api/task", json={}).json()["task"]["items"][0]["id"]
+    visitor = websites.client(websites.filled(tmp_path / "answers.db"))
+    visitor.cookies.set("limner_name", "ann")
+    anns = websites.account(visitor)
+    visitor.cookies.set("limner_name", "bob")
+    item = visitor.post("/api/task", json={}).json()["task"]["items"][0]["id"]
     answer = {"item": item, "key": "anns-answer", "grade": 4}
-    assert sent(asked, "/api/answers", **answer, account=anns).status_code == 409
-    assert sent(asked, "/api/answers", **answer, account=websites.account(asked)).status_code == 200
+    assert sent(visitor, "/api/answers", **answer, account=anns).status_code == 409
+    assert sent(visitor, "/api/answers", **answer, account=websites.account(visitor)).status_code == 200
 
 
 def test_a_program_with_a_session_of_its_own_need_not_say_whose_it_is(ann):
@@ -134,11 +134,11 @@ def test_an_account_is_not_told_by_its_number(team, ann):
 
 
 def test_every_form_of_every_page_says_whose_it_is():
-    lacking = []
+    without_account = []
     for path in sorted((HERE / "templates").glob("*.html")):
         for form in re.findall(r'<form[^>]*method="post".*?</form>', path.read_text(encoding="utf-8"), re.DOTALL):
             address = re.search(r'action="([^"]*)"', form)[1]
             free = address in OPEN or address.startswith(("/invite/", "/reset/"))
             if ("{{ account_field() }}" in form) == free:
-                lacking.append((path.name, address))
-    assert lacking == []
+                without_account.append((path.name, address))
+    assert without_account == []

@@ -38,9 +38,9 @@ def listed(reply):
 
 
 def test_the_first_page_loads_no_collection(tmp_path):
-    asked = websites.client(tmp_path / "answers.db", fresh=True)
-    assert asked.get("/").status_code == 200
-    assert not asked.app.state.site.library.jobs.ready(("collection", "scenes"))
+    visitor = websites.client(tmp_path / "answers.db", fresh=True)
+    assert visitor.get("/").status_code == 200
+    assert not visitor.app.state.site.library.jobs.ready(("collection", "scenes"))
     assert not (tmp_path / "answers.db").exists()
 
 
@@ -66,25 +66,25 @@ def test_what_is_learned_from_is_never_searched_or_measured(splits):
     world = websites.world()
     kept = {name: world.splits[name] for name in splits}
     part = limner.Collection("part", world.images, world.texts, world.judgements, kept, world.extra)
-    seen, held = parts(part)
-    assert seen and held and not seen & held
+    training, evaluated = parts(part)
+    assert training and evaluated and not training & evaluated
     if "train" in splits:
-        assert seen == set(world.splits["train"])
+        assert training == set(world.splits["train"])
 
 
 def test_a_train_split_of_everything_is_divided():
     """Nothing is left outside of it, so a part of it is held out, and not learned from."""
     world = websites.world()
-    everything = {"train": list(world.images.ids)}
-    seen, held = parts(limner.Collection("all", world.images, world.texts, world.judgements, everything))
-    assert seen and held and not seen & held
+    splits = {"train": list(world.images.ids)}
+    training, evaluated = parts(limner.Collection("all", world.images, world.texts, world.judgements, splits))
+    assert training and evaluated and not training & evaluated
 
 
 def test_a_test_split_of_everything_leaves_nothing_to_train_on():
     world = websites.world()
-    everything = {"test": list(world.images.ids)}
+    splits = {"test": list(world.images.ids)}
     with pytest.raises(limner.LimnerError, match="is in the split 'test': expected some that are not, to train on"):
-        parts(limner.Collection("all", world.images, world.texts, world.judgements, everything))
+        parts(limner.Collection("all", world.images, world.texts, world.judgements, splits))
 
 
 def test_a_few_images_are_refused_as_the_shell_does(tmp_path):
@@ -93,9 +93,9 @@ def test_a_few_images_are_refused_as_the_shell_does(tmp_path):
 
     world = websites.world().restrict(websites.world().images.ids[:9])
     app = make_app([world], systems=("colours",), store=tmp_path / "a.db")
-    asked = TestClient(app, base_url="http://localhost", follow_redirects=False)
+    visitor = TestClient(app, base_url="http://localhost", follow_redirects=False)
     for page in (f"/compare?c={world.name}", f"/failures?c={world.name}"):
-        reply = patient(asked, page)
+        reply = patient(visitor, page)
         assert "9 images and no splits: expected at least 10" in words(reply), page
 
 
@@ -123,9 +123,9 @@ def test_a_picture_of_ones_own_is_encoded(site, scores):
     world.images.open(2).save(out, "PNG")
     reply = site.post("/search", files={"file": ("x.png", out.getvalue())}, data={"k": "10", "split": "held-out"})
     page = patient(site, reply.headers["location"])
-    own = scores.top(10)[world.images.ids[2]]
-    shown = [text for key in own if (text := world.texts.values[world.texts.ids.index(key)]) in words(page)]
-    assert len(shown) >= 5
+    nearest = scores.top(10)[world.images.ids[2]]
+    page_text = [text for key in nearest if (text := world.texts.values[world.texts.ids.index(key)]) in words(page)]
+    assert len(page_text) >= 5
 
 
 def test_a_correction_stands_beside_the_plain_scores(site, scores):
@@ -157,8 +157,8 @@ def test_side_by_side_shows_the_numbers_of_evaluate(site, scores):
     report = limner.evaluate(scores, websites.world().test, measures="R@1 R@5 R@10 mAP@R")
     ways = {"i2t": "image → text", "t2i": "text → image"}
     for result in report.results:
-        shown = f"{result.view} {ways[result.direction]} {result.measure} {result.measure.show(result.value)}"
-        assert shown in page, shown
+        row_text = f"{result.view} {ways[result.direction]} {result.measure} {result.measure.show(result.value)}"
+        assert row_text in page, row_text
 
 
 def test_collections_stand_side_by_side(tmp_path):
@@ -167,10 +167,10 @@ def test_collections_stand_side_by_side(tmp_path):
     from limner.web import make_app
 
     world = websites.world()
-    other = limner.Collection("half", world.images, world.texts, world.judgements, world.splits)
-    app = make_app([world, other], systems=("colours",), store=tmp_path / "a.db")
-    asked = TestClient(app, base_url="http://localhost")
-    page = patient(asked, "/compare?c=scenes&c=half")
+    half = limner.Collection("half", world.images, world.texts, world.judgements, world.splits)
+    app = make_app([world, half], systems=("colours",), store=tmp_path / "a.db")
+    visitor = TestClient(app, base_url="http://localhost")
+    page = patient(visitor, "/compare?c=scenes&c=half")
     assert page.text.count("<caption") == 2
     assert (
         page.text.count('<span class="under">complete ') == 8
@@ -181,44 +181,45 @@ def test_collections_stand_side_by_side(tmp_path):
 
 @pytest.mark.parametrize("direction", ["t2i", "i2t"])
 def test_every_failure_is_there_and_drawn(site, scores, direction):
-    held = websites.world().test
-    expected = failures(scores.T if direction == "t2i" else scores, held)
-    found = patient(site, "/api/failures", params={"d": direction, "k": 200}).json()
-    assert [each["query"] for each in found["listed"]] == [failure.query for failure in expected]
+    test_part = websites.world().test
+    expected = failures(scores.T if direction == "t2i" else scores, test_part)
+    answer = patient(site, "/api/failures", params={"d": direction, "k": 200}).json()
+    assert [each["query"] for each in answer["listed"]] == [failure.query for failure in expected]
     first = patient(site, "/failure", params={"query": expected[0].query, "d": direction})
     assert first.text.count('<svg class="drawn"') == 2
     drawn = first.text.count("<rect ")
     boxes = [
-        len(held.images.field("objects")[held.images.ids.index(i)]) for i in (expected[0].truth, expected[0].returned)
+        len(test_part.images.field("objects")[test_part.images.ids.index(i)])
+        for i in (expected[0].truth, expected[0].returned)
     ]
     assert drawn == sum(boxes)
 
 
 def test_failures_of_a_class_are_those_counted(site):
-    found = patient(site, "/api/failures").json()
-    for name, count in found["classes"].items():
+    answer = patient(site, "/api/failures").json()
+    for name, count in answer["classes"].items():
         assert patient(site, "/api/failures", params={"class": name}).json()["failures"] == count
 
 
 @pytest.mark.parametrize("direction", ["t2i", "i2t"])
 def test_failures_have_the_rank_of_the_truth_and_the_farthest_come_first(site, scores, direction):
     """Against a slow count: how many candidates score higher than the best relevant one."""
-    held = websites.world().test
+    test_part = websites.world().test
     scored = scores.T if direction == "t2i" else scores
-    right = held.judged(held.judgements.name, direction)
+    right = test_part.judged(test_part.judgements.name, direction)
     matrix = np.asarray(scored.matrix())
     ranks = {}
     for query, row in zip(scored.queries, matrix, strict=True):
         relevant = [n for n, key in enumerate(scored.candidates) if (right.grade(query, key) or 0) > 0]
         ranks[query] = 1 + sum(value > max(row[n] for n in relevant) for value in row)
-    found = patient(site, "/api/failures", params={"d": direction, "k": 200, "order": "far"}).json()["listed"]
-    assert [each["distance"]["rank"] for each in found] == [ranks[each["query"]] for each in found]
-    shown = [each["distance"]["rank"] for each in found]
+    answer = patient(site, "/api/failures", params={"d": direction, "k": 200, "order": "far"}).json()["listed"]
+    assert [each["distance"]["rank"] for each in answer] == [ranks[each["query"]] for each in answer]
+    shown = [each["distance"]["rank"] for each in answer]
     assert shown == sorted(shown, reverse=True) and min(shown) > 1
-    assert all(each["distance"]["truth"] <= each["distance"]["returned"] for each in found)
+    assert all(each["distance"]["truth"] <= each["distance"]["returned"] for each in answer)
     page = patient(site, "/failures", params={"d": direction})
     assert f"truth at rank <strong>{shown[0]}</strong>" in page.text
-    word = found[0]["text"].split()[-1]
+    word = answer[0]["text"].split()[-1]
     some = patient(site, "/api/failures", params={"d": direction, "q": word, "k": 200}).json()["listed"]
     assert [each["query"] for each in some] == [
         each["query"]
@@ -235,17 +236,17 @@ def test_a_collection_without_objects_explains_failures_from_captions(tmp_path):
 
     from limner.web import make_app
 
-    asked = TestClient(make_app([plain], systems=("colours",), store=tmp_path / "a.db"), base_url="http://localhost")
-    first = patient(asked, "/api/failures?order=far&k=1").json()["listed"][0]
-    page = words(patient(asked, "/failure", params={"query": first["query"]}))
+    visitor = TestClient(make_app([plain], systems=("colours",), store=tmp_path / "a.db"), base_url="http://localhost")
+    first = patient(visitor, "/api/failures?order=far&k=1").json()["listed"][0]
+    page = words(patient(visitor, "/failure", params={"query": first["query"]}))
     assert "from the captions of both images" in page and "only the truth shows" in page
-    counted = patient(asked, "/api/failures").json()["classes"]
+    counted = patient(visitor, "/api/failures").json()["classes"]
     for name, count in counted.items():
-        assert patient(asked, "/api/failures", params={"class": name}).json()["failures"] == count
-    assert sum(counted.values()) == patient(asked, "/api/failures").json()["failures"]
-    assert patient(asked, "/failures", params={"class": "colour"}).status_code == 404  # a class of annotated objects
-    own = [t for i, t, grade in world.judgements if i == first["returned"] and grade > 0]
-    caption = world.texts.values[world.texts.ids.index(own[1])]
+        assert patient(visitor, "/api/failures", params={"class": name}).json()["failures"] == count
+    assert sum(counted.values()) == patient(visitor, "/api/failures").json()["failures"]
+    assert patient(visitor, "/failures", params={"class": "colour"}).status_code == 404  # a class of annotated objects
+    own_captions = [t for i, t, grade in world.judgements if i == first["returned"] and grade > 0]
+    caption = world.texts.values[world.texts.ids.index(own_captions[1])]
     assert " ".join(re.sub("<[^>]+>", " ", caption).split()[-3:]) in page
 
 
@@ -255,16 +256,16 @@ def test_scores_of_ones_own_answer_captions_of_the_collection(tmp_path, scores):
     from limner.web import make_app
 
     np.save(tmp_path / "mine.npy", scores.matrix())
-    held = websites.world().test
+    test_part = websites.world().test
     app = make_app([websites.world()], systems={}, matrices={"mine": tmp_path / "mine.npy"}, store=tmp_path / "a.db")
-    asked = TestClient(app, base_url="http://localhost")
-    found = patient(asked, "/api/search", params={"q": held.texts.values[9], "k": 5, "fix": "csls"}).json()
-    assert [a["id"] for a in found["columns"][0]["answers"]] == scores.T.top(5)[held.texts.ids[9]]
-    assert patient(asked, "/api/search", params={"q": "words that nobody wrote"}).status_code == 400
-    page = patient(asked, "/search", params={"q": held.texts.values[9]})
-    assert f"{len(held.images)} images searched, exactly" in words(page)
-    refused = words(patient(asked, "/search", params={"q": held.texts.values[9], "split": "train"}))
-    assert f"mine has scores of {len(held.images)} images only" in refused and str(tmp_path) not in refused
+    visitor = TestClient(app, base_url="http://localhost")
+    answer = patient(visitor, "/api/search", params={"q": test_part.texts.values[9], "k": 5, "fix": "csls"}).json()
+    assert [a["id"] for a in answer["columns"][0]["answers"]] == scores.T.top(5)[test_part.texts.ids[9]]
+    assert patient(visitor, "/api/search", params={"q": "words that nobody wrote"}).status_code == 400
+    page = patient(visitor, "/search", params={"q": test_part.texts.values[9]})
+    assert f"{len(test_part.images)} images searched, exactly" in words(page)
+    refused = words(patient(visitor, "/search", params={"q": test_part.texts.values[9], "split": "train"}))
+    assert f"mine has scores of {len(test_part.images)} images only" in refused and str(tmp_path) not in refused
 
 
 def test_scores_of_the_whole_collection_are_searched_whole(tmp_path):
@@ -273,12 +274,12 @@ def test_scores_of_the_whole_collection_are_searched_whole(tmp_path):
     from limner.web import make_app
 
     world = websites.world()
-    whole = limner.train(world, "colours").scores(world)
-    np.save(tmp_path / "mine.npy", whole.matrix())
+    all_scores = limner.train(world, "colours").scores(world)
+    np.save(tmp_path / "mine.npy", all_scores.matrix())
     app = make_app([world], systems={}, matrices={"mine": tmp_path / "mine.npy"}, store=tmp_path / "a.db")
-    asked = TestClient(app, base_url="http://localhost")
-    (column,) = patient(asked, "/api/search", params={"q": world.texts.values[9], "k": 5}).json()["columns"]
-    assert [answer["id"] for answer in column["answers"]] == whole.T.top(5)[world.texts.ids[9]]
+    visitor = TestClient(app, base_url="http://localhost")
+    (column,) = patient(visitor, "/api/search", params={"q": world.texts.values[9], "k": 5}).json()["columns"]
+    assert [answer["id"] for answer in column["answers"]] == all_scores.T.top(5)[world.texts.ids[9]]
     assert column["searched"] == f"{len(world.images)} images searched, exactly"
 
 
@@ -293,13 +294,13 @@ def test_a_promise_is_calibrated_with_queries_about_images_that_are_new_to_the_s
         "calibrate",
         lambda scores, *given, **more: calibrated.append(scores) or calibrate(scores, *given, **more),
     )
-    asked = websites.client(tmp_path / "a.db", images=240)
-    patient(asked, "/search?q=dog&sure=50")
-    whole = websites.world(240)
-    new = set(whole.texts.ids) - set(whole.train.texts.ids)
+    visitor = websites.client(tmp_path / "a.db", images=240)
+    patient(visitor, "/search?q=dog&sure=50")
+    collection = websites.world(240)
+    new = set(collection.texts.ids) - set(collection.train.texts.ids)
     (scores,) = calibrated
-    assert set(scores.queries) == new and set(scores.candidates) == set(whole.images.ids)
-    refused = words(patient(asked, "/search?q=dog&sure=50&split=train"))
+    assert set(scores.queries) == new and set(scores.candidates) == set(collection.images.ids)
+    refused = words(patient(visitor, "/search?q=dog&sure=50&split=train"))
     assert "colours was trained on all of these images" in refused
 
 
@@ -315,32 +316,32 @@ def test_what_takes_long_says_how_far_it_is(tmp_path, monkeypatch):
 
     from limner.web import library
 
-    asked = websites.client(tmp_path / "answers.db", fresh=True)
+    visitor = websites.client(tmp_path / "answers.db", fresh=True)
     gate = threading.Event()
     trained = library.ready_system
     monkeypatch.setattr(library, "ready_system", lambda *given, **told: gate.wait(30) and trained(*given, **told))
-    waiting = asked.get("/search?q=dog")
+    waiting = visitor.get("/search?q=dog")
     assert waiting.status_code == 202
     assert "training colours" in waiting.text
     assert 'value="dog"' in waiting.text and "data-live" in waiting.text and 'href="/compare"' in waiting.text
-    assert asked.get("/compare").status_code == 202
-    assert asked.get("/api/search?q=dog").json()["pending"].startswith("training colours")
+    assert visitor.get("/compare").status_code == 202
+    assert visitor.get("/api/search?q=dog").json()["pending"].startswith("training colours")
     gate.set()
-    assert patient(asked, "/search?q=dog").status_code == 200
+    assert patient(visitor, "/search?q=dog").status_code == 200
 
 
 def test_a_failure_to_load_is_said_and_can_be_mended(tmp_path, monkeypatch):
     from limner.web import library
 
-    asked = websites.client(tmp_path / "answers.db", fresh=True)
+    visitor = websites.client(tmp_path / "answers.db", fresh=True)
 
     def broken(*_, **__):
         raise limner.LimnerError("the model is damaged: save it again")
 
     with monkeypatch.context() as patch:
         patch.setattr(library, "ready_system", broken)
-        assert "the model is damaged" in patient(asked, "/search?q=dog").text
-    assert "the model is damaged" not in patient(asked, "/search?q=dog").text
+        assert "the model is damaged" in patient(visitor, "/search?q=dog").text
+    assert "the model is damaged" not in patient(visitor, "/search?q=dog").text
 
 
 # --- judging ----------------------------------------------------------------------------------------------------
@@ -348,39 +349,39 @@ def test_a_failure_to_load_is_said_and_can_be_mended(tmp_path, monkeypatch):
 
 def test_agreement_review_export_and_effect(tmp_path):
     """Two people judge the same pairs; the admin's page shows alpha as the library computes it."""
-    asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=6))
-    judged(asked, "one", [4, 4, 1, 2, 3, 1])
-    judged(asked, "two", [4, 3, 1, 2, 3, 2])
-    store = asked.app.state.site.store
+    visitor = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=6))
+    judged(visitor, "one", [4, 4, 1, 2, 3, 1])
+    judged(visitor, "two", [4, 3, 1, 2, 3, 2])
+    store = visitor.app.state.site.store
     from limner.annotate.quality import agreement
 
     expected = agreement(answers(store), samples=300)
-    page = words(websites.settled(asked))
+    page = words(websites.settled(visitor))
     assert f"alpha {expected.alpha:.2f} ( {expected.low:.2f}".replace("( ", "(") in page.replace("( ", "(")
     assert "12 of 12" in page
-    effect = words(patient(asked, "/admin/effect"))
+    effect = words(patient(visitor, "/admin/effect"))
     assert "Of 6 judged pairs" in effect
-    for form, least in (("csv", 13), ("jsonl", 12), ("qrels", 6), ("crowd", 6)):
-        file = asked.get(f"/admin/export?form={form}")
-        assert len(file.text.splitlines()) == least, form
+    for form, lines in (("csv", 13), ("jsonl", 12), ("qrels", 6), ("crowd", 6)):
+        file = visitor.get(f"/admin/export?form={form}")
+        assert len(file.text.splitlines()) == lines, form
         assert "attachment" in file.headers["content-disposition"]
-    packed = zipfile.ZipFile(io.BytesIO(asked.get("/admin/export?form=eccv").content))
+    packed = zipfile.ZipFile(io.BytesIO(visitor.get("/admin/export?form=eccv").content))
     assert len(packed.namelist()) == 2
-    assert asked.get("/admin/export?form=../x").status_code == 404
+    assert visitor.get("/admin/export?form=../x").status_code == 404
 
 
 def test_the_effect_of_answers_is_what_evaluate_says_of_the_merged_judgements(tmp_path, scores):
-    asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=6, replication=1))
-    judged(asked, "one", [4] * 6)
-    held = websites.world().test
+    visitor = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=6, replication=1))
+    judged(visitor, "one", [4] * 6)
+    test_part = websites.world().test
     from limner.annotate.aggregate import by_majority
     from limner.annotate.merge import merge
 
-    joined = merge(by_majority(answers(asked.app.state.site.store)), held.judgements).judgements
-    new = limner.Collection("new", held.images, held.texts, joined)
+    joined = merge(by_majority(answers(visitor.app.state.site.store)), test_part.judgements).judgements
+    new = limner.Collection("new", test_part.images, test_part.texts, joined)
     report = limner.evaluate(scores, new, measures="R@10")
-    page = words(patient(asked, "/admin/effect"))
-    old = limner.evaluate(scores, held, measures="R@10")
+    page = words(patient(visitor, "/admin/effect"))
+    old = limner.evaluate(scores, test_part, measures="R@10")
     for before, after in zip([r for r in old.results if r.view == "pairs"], report.results, strict=True):
         show = before.measure.show
         changed = before.measure.show_change(after.value - before.value)
@@ -395,26 +396,26 @@ def test_a_change_is_that_of_the_numbers_not_of_their_rounded_text():
 
     ids = limner.Ids("ab", what="query")
     before, after = (Result("v", "i2t", Measure("R", 1), ids, np.full(2, v)) for v in (0.3334, 0.3346))
-    told = change("ours", before, after)
-    assert (told.before, told.after, told.change) == ("33.3", "33.5", "+0.1")
-    lost, never = (Result("v", "i2t", Measure("MeanR"), ids, np.full(2, v)) for v in (np.inf, np.inf))
-    assert change("ours", lost, never).change == "–"
+    row = change("ours", before, after)
+    assert (row.before, row.after, row.change) == ("33.3", "33.5", "+0.1")
+    lost, never_right = (Result("v", "i2t", Measure("MeanR"), ids, np.full(2, v)) for v in (np.inf, np.inf))
+    assert change("ours", lost, never_right).change == "–"
 
 
 def test_an_annotator_is_set_aside_with_a_reason_and_put_back(tmp_path):
-    asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=4))
-    judged(asked, "one", [1, 1, 1, 1])
-    store = asked.app.state.site.store
+    visitor = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=4))
+    judged(visitor, "one", [1, 1, 1, 1])
+    store = visitor.app.state.site.store
     from limner.annotate.store.people import by_name
 
     number = str(by_name(store, "one").id)
-    assert asked.post("/admin/aside", data={"annotator": number, "reason": ""}).status_code == 400
-    assert asked.post("/admin/aside", data={"annotator": number, "reason": "too quick"}).status_code == 303
+    assert visitor.post("/admin/aside", data={"annotator": number, "reason": ""}).status_code == 400
+    assert visitor.post("/admin/aside", data={"annotator": number, "reason": "too quick"}).status_code == 303
     assert answers(store) == []
-    page = asked.get("/admin").text
+    page = visitor.get("/admin").text
     assert "too quick" in page
     lift = re.search(r'name="lift" value="(\d+)"', page)[1]
-    assert asked.post("/admin/aside", data={"lift": lift}).status_code == 303
+    assert visitor.post("/admin/aside", data={"lift": lift}).status_code == 303
     assert len(answers(store)) == 4
 
 
@@ -425,7 +426,7 @@ def test_progress_does_not_wait_for_the_answers_to_be_compared(tmp_path, monkeyp
     from limner.annotate import quality
     from limner.web import people_overview
 
-    asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=4))
+    visitor = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=4))
     may_go, compared = threading.Event(), []
 
     def slow(given, **more):
@@ -436,37 +437,37 @@ def test_progress_does_not_wait_for_the_answers_to_be_compared(tmp_path, monkeyp
     real = quality.agreement
     monkeypatch.setattr(quality, "agreement", slow)
     monkeypatch.setattr(people_overview, "NOTICED", 0.05)
-    judged(asked, "one", [4, 4, 1, 2])
-    judged(asked, "two", [4, 3, 1, 2])
-    first = asked.get("/admin")
+    judged(visitor, "one", [4, 4, 1, 2])
+    judged(visitor, "two", [4, 3, 1, 2])
+    first = visitor.get("/admin")
     assert "being compared" in first.text
     assert 'data-live="2"' in first.text
     assert "8 of 8" in words(first), "how far it is is known at once"
-    asked.get("/admin")
+    visitor.get("/admin")
     may_go.set()
-    assert "Krippendorff's alpha" in words(websites.settled(asked))
-    asked.get("/admin")
+    assert "Krippendorff's alpha" in words(websites.settled(visitor))
+    visitor.get("/admin")
     assert compared == [8], "nothing is compared twice"
     may_go.clear()
-    exclude(asked.app.state.site.store, "image", answers(asked.app.state.site.store)[0].image, reason="blurred")
-    older = asked.get("/admin")
+    exclude(visitor.app.state.site.store, "image", answers(visitor.app.state.site.store)[0].image, reason="blurred")
+    older = visitor.get("/admin")
     assert "This is of 8 answers, with controls; newer ones are being compared" in words(older)
     assert "data-live" not in older.text
     may_go.set()
-    websites.settled(asked)
+    websites.settled(visitor)
     assert compared == [8, 6]
 
 
 def test_a_task_in_progress_cannot_be_rejected(tmp_path):
-    asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=4, replication=1))
-    asked.cookies.set("limner_name", "one")
-    task = asked.post("/api/task", json={}).json()["task"]
+    visitor = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=4, replication=1))
+    visitor.cookies.set("limner_name", "one")
+    task = visitor.post("/api/task", json={}).json()["task"]
     form = {"assignment": task["assignment"], "decision": "reject", "reason": "x"}
-    assert asked.post("/admin/review", data=form).status_code == 400
+    assert visitor.post("/admin/review", data=form).status_code == 400
     for item in task["items"]:
         body = {"item": item["id"], "key": f"key-{item['id']:08d}", "grade": 4}
-        assert asked.post("/api/answers", json=body).status_code == 200
-    assert asked.post("/admin/review", data=form).status_code == 303
+        assert visitor.post("/api/answers", json=body).status_code == 200
+    assert visitor.post("/admin/review", data=form).status_code == 303
 
 
 def test_tasks_and_a_study_are_made_on_the_page_and_voted_on(tmp_path):
@@ -477,29 +478,33 @@ def test_tasks_and_a_study_are_made_on_the_page_and_voted_on(tmp_path):
     from limner.web import make_app
 
     app = make_app([websites.world()], systems=("colours", "histograms"), store=tmp_path / "a.db")
-    asked = TestClient(app, base_url="http://localhost", follow_redirects=False)
-    assert asked.post("/admin/tasks", data={"pairs": "18", "people": "1"}).status_code == 303
-    finished(asked, "1 task created of 18 pairs")
-    assert len(asked.post("/api/task", json={}).json()["task"]["items"]) == 20
+    visitor = TestClient(app, base_url="http://localhost", follow_redirects=False)
+    assert visitor.post("/admin/tasks", data={"pairs": "18", "people": "1"}).status_code == 303
+    finished(visitor, "1 task created of 18 pairs")
+    assert len(visitor.post("/api/task", json={}).json()["task"]["items"]) == 20
     assert len(pairs_of(app.state.site.store)) == 20, "18 pairs that were asked for, and two controls"
-    for pairs, made in (("18", "1 task created of 18 pairs"), ("1000", "tasks created of "), ("18", "no pair is left")):
-        assert asked.post("/admin/tasks", data={"pairs": pairs, "people": "1"}).status_code == 303
-        finished(asked, made)
-    assert asked.post("/admin/study", data={"queries": "3"}).status_code == 303
-    finished(asked, "comparisons made")
-    page = asked.get("/study").text
+    for pairs, message in (
+        ("18", "1 task created of 18 pairs"),
+        ("1000", "tasks created of "),
+        ("18", "no pair is left"),
+    ):
+        assert visitor.post("/admin/tasks", data={"pairs": pairs, "people": "1"}).status_code == 303
+        finished(visitor, message)
+    assert visitor.post("/admin/study", data={"queries": "3"}).status_code == 303
+    finished(visitor, "comparisons made")
+    page = visitor.get("/study").text
     assert "histograms" not in page.partition("<main")[2], "names of systems must not be shown"
     fields = dict(re.findall(r'name="(question|key)" value="([^"]+)"', page))
     for _ in range(2):
-        assert asked.post("/study", data={**fields, "choice": "left"}).status_code == 303
+        assert visitor.post("/study", data={**fields, "choice": "left"}).status_code == 303
     assert len(votes(app.state.site.store)) == 1
 
 
-def finished(asked, text):
+def finished(visitor, text):
     import time
 
     for _ in range(400):
-        page = asked.get("/admin").text
+        page = visitor.get("/admin").text
         assert 'class="error"' not in page
         if text in page:
             return
@@ -509,35 +514,35 @@ def finished(asked, text):
 
 def test_what_a_person_may_be_told_of_a_lost_lease(tmp_path):
     """A task that went to somebody else answers 409, which the page shows and does not call saved."""
-    asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=4, replication=1))
-    store = asked.app.state.site.store
-    asked.cookies.set("limner_name", "slow")
-    item = asked.post("/api/task", json={}).json()["task"]["items"][0]["id"]
-    now = store.clock
-    store.clock = lambda: now() + 7200
-    asked.cookies.clear()
-    judged(asked, "quick", [4, 4, 4, 4])
-    asked.cookies.clear()
-    asked.cookies.set("limner_name", "slow")
-    reply = asked.post("/api/answers", json={"item": item, "key": "too-late-1", "grade": 1})
+    visitor = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=4, replication=1))
+    store = visitor.app.state.site.store
+    visitor.cookies.set("limner_name", "slow")
+    item = visitor.post("/api/task", json={}).json()["task"]["items"][0]["id"]
+    clock = store.clock
+    store.clock = lambda: clock() + 7200
+    visitor.cookies.clear()
+    judged(visitor, "quick", [4, 4, 4, 4])
+    visitor.cookies.clear()
+    visitor.cookies.set("limner_name", "slow")
+    reply = visitor.post("/api/answers", json={"item": item, "key": "too-late-1", "grade": 1})
     assert reply.status_code == 409
     assert "someone else" in reply.json()["error"]
 
 
 def test_without_scripts_back_and_next_cross_the_tasks_of_a_person(tmp_path):
-    asked = websites.client(websites.filled(tmp_path / "answers.db", size=2, replication=1))
-    judged(asked, "mine", [4, 1])
-    last = asked.get("/judge?at=1")
+    visitor = websites.client(websites.filled(tmp_path / "answers.db", size=2, replication=1))
+    judged(visitor, "mine", [4, 1])
+    last = visitor.get("/judge?at=1")
     assert "Pair 2 of 2" in last.text
-    here = {name: re.search(f'name="{name}" value="([^"]*)"', last.text)[1] for name in ("item", "at", "assignment")}
-    first = {**here, "at": "0", "act": "back"}
-    there = asked.post("/judge", data=first).headers["location"]
-    earlier = asked.get(there)
+    local = {name: re.search(f'name="{name}" value="([^"]*)"', last.text)[1] for name in ("item", "at", "assignment")}
+    first = {**local, "at": "0", "act": "back"}
+    location = visitor.post("/judge", data=first).headers["location"]
+    earlier = visitor.get(location)
     assert "Pair 2 of 2" in earlier.text and re.search(r'value="1" checked', earlier.text)
     number = re.search('name="assignment" value="([^"]*)"', earlier.text)[1]
-    assert number != here["assignment"]
-    again = asked.post("/judge", data={**here, "at": "1", "assignment": number, "act": "next"}).headers["location"]
-    assert again == f"/judge?assignment={here['assignment']}&at=0"
-    stranger = websites.browser(asked)
+    assert number != local["assignment"]
+    again = visitor.post("/judge", data={**local, "at": "1", "assignment": number, "act": "next"}).headers["location"]
+    assert again == f"/judge?assignment={local['assignment']}&at=0"
+    stranger = websites.browser(visitor)
     stranger.cookies.set("limner_name", "other")
     assert stranger.get(f"/judge?assignment={number}").status_code == 403

@@ -47,8 +47,8 @@ def test_a_folder_of_images_without_captions_says_what_to_do_and_that_works(tmp_
         return
     assert "'limner serve --index photos.index'" in said and "captions.csv" in said
     site = make_app([], systems={}, indexes=["photos.index"], store="answers.db", trust=True)
-    asked = TestClient(site, base_url="http://localhost", follow_redirects=False)
-    (column,) = asked.get("/api/search?q=a light image").json()["columns"]
+    visitor = TestClient(site, base_url="http://localhost", follow_redirects=False)
+    (column,) = visitor.get("/api/search?q=a light image").json()["columns"]
     assert [answer["id"] for answer in column["answers"]] == ["light.png", "older/dark.png"]
     again = CliRunner().invoke(app, ["serve", "photos.index"])
     assert again.exit_code == 3 and "is an index, not a collection: 'limner serve --index photos.index'" in " ".join(

@@ -44,9 +44,9 @@ def indexed(tmp_path_factory, model):
     return TestClient(app, base_url="http://localhost", follow_redirects=False)
 
 
-def found(asked, **query):
+def answers_of(visitor, **query):
     """Ids of the answers of the one column, best first."""
-    reply = patient(asked, "/api/search", params=query)
+    reply = patient(visitor, "/api/search", params=query)
     assert reply.status_code == 200, reply.text
     (column,) = reply.json()["columns"]
     return [answer["id"] for answer in column["answers"]]
@@ -70,14 +70,14 @@ def test_what_is_alike_is_what_the_vectors_say_without_itself(site, model, kind)
     vectors = np.asarray(made.normalised().matrix)
     query = {"image": items.ids[2]} if kind == "images" else {"q": items.values[2]}
     ranked = [items.ids[int(n)] for n in np.argsort(-(vectors @ vectors[2]), kind="stable")]
-    assert found(site, find=kind, k=8, **query) == [key for key in ranked if key != items.ids[2]][:8]
+    assert answers_of(site, find=kind, k=8, **query) == [key for key in ranked if key != items.ids[2]][:8]
 
 
 def test_a_split_and_the_whole_collection_can_be_searched(site, model):
     world = websites.world()
     for split, part in (("", world), ("all", world), ("train", world.train), ("held-out", world.test)):
         expected = model.scores(part).T.top(8)[part.texts.ids[4]]
-        assert found(site, q=part.texts.values[4], split=split, k=8) == expected
+        assert answers_of(site, q=part.texts.values[4], split=split, k=8) == expected
     sizes = {
         "": "everything, 60",
         "held-out": "held out, 12",
@@ -98,7 +98,7 @@ def test_a_split_and_the_whole_collection_can_be_searched(site, model):
 def test_an_image_outside_what_is_searched_can_be_asked_with(site):
     """An image of the training split, searched for among what is held out."""
     outside = websites.world().train.images.ids[0]
-    ids = found(site, image=outside, find="images", k=5)
+    ids = answers_of(site, image=outside, find="images", k=5)
     assert len(ids) == 5 and outside not in ids
 
 
@@ -110,8 +110,8 @@ def test_a_model_that_cannot_read_a_new_image_says_so_without_a_path(site, monke
 
     patient(site, "/search?q=dog")
     monkeypatch.setattr(HistogramModel, "encode_images", refused)
-    there = site.post("/search", files={"file": ("x.png", websites.picture(), "image/png")}).headers["location"]
-    page = words(patient(site, there))
+    location = site.post("/search", files={"file": ("x.png", websites.picture(), "image/png")}).headers["location"]
+    page = words(patient(site, location))
     assert "colours cannot encode a new image" in page and "/srv" not in page
 
 
@@ -135,12 +135,12 @@ def test_a_model_of_a_file_of_features_refuses_a_new_image_in_words_in_a_collect
     whole = make_app([world], systems={"mine": str(tmp_path / "model")}, store=tmp_path / "a.db")
     indexed = make_app([], systems={}, indexes=[str(tmp_path / "mine")], store=tmp_path / "b.db")
     for app in (whole, indexed):
-        asked = TestClient(app, base_url="http://localhost", follow_redirects=False)
-        assert IMAGE.findall(patient(asked, "/search?q=dog").text)
-        sent = asked.post(
+        visitor = TestClient(app, base_url="http://localhost", follow_redirects=False)
+        assert IMAGE.findall(patient(visitor, "/search?q=dog").text)
+        sent = visitor.post(
             "/search", files={"file": ("x.png", websites.picture(), "image/png")}, data={"find": "images"}
         )
-        page = patient(asked, sent.headers["location"])
+        page = patient(visitor, sent.headers["location"])
         assert "mine cannot encode a new image: it was trained on features from a file" in words(page)
         assert str(tmp_path) not in page.text and "--features" not in page.text and "features=" not in page.text
 
@@ -150,40 +150,40 @@ def test_a_saved_model_is_loaded_and_not_called_training(tmp_path, model, monkey
 
     model.save(tmp_path / "model")
     app = make_app([websites.world()], systems={"mine": str(tmp_path / "model")}, store=tmp_path / "answers.db")
-    asked = TestClient(app, base_url="http://localhost")
+    visitor = TestClient(app, base_url="http://localhost")
     gate, opened = threading.Event(), library.ready_system
     monkeypatch.setattr(library, "ready_system", lambda *given, **told: gate.wait(30) and opened(*given, **told))
     app.state.site.library.warm()  # as the server does when it starts
-    waiting = asked.get("/search?q=a+red+balloon")
+    waiting = visitor.get("/search?q=a+red+balloon")
     assert waiting.status_code == 202 and "loading mine" in waiting.text and "training" not in words(waiting)
     assert 'value="a red balloon"' in waiting.text
     gate.set()
-    assert IMAGE.findall(patient(asked, "/search?q=a+red+balloon").text)
+    assert IMAGE.findall(patient(visitor, "/search?q=a+red+balloon").text)
 
 
 # --- details ----------------------------------------------------------------------------------------------------
 
 
 def test_details_give_the_ranks_that_the_scores_give(site, model):
-    held = websites.world().test
-    image = held.images.ids[3]
-    scores = model.scores(held)
+    test_part = websites.world().test
+    image = test_part.images.ids[3]
+    scores = model.scores(test_part)
     patient(site, "/search?q=dog&split=held-out")  # the details show what is ready
-    page = patient(site, "/item", params={"id": image, "q": held.texts.values[0], "split": "held-out"})
-    captions = held.judged(held.judgements.name, "i2t").relevant
+    page = patient(site, "/item", params={"id": image, "q": test_part.texts.values[0], "split": "held-out"})
+    captions = test_part.judged(test_part.judgements.name, "i2t").relevant
     place = captions.queries.index(image)
     own = [captions.candidates[int(c)] for c in captions.columns[captions.indptr[place] : captions.indptr[place + 1]]]
-    expected = [str(scores.T.top(len(held.images))[text].index(image) + 1) for text in own]
+    expected = [str(scores.T.top(len(test_part.images))[text].index(image) + 1) for text in own]
     assert re.findall(r'<td class="n">(\d+)</td>', page.text)[: len(own)] == expected
-    asked = scores.T.top(len(held.images))[held.texts.ids[0]].index(image) + 1
-    assert f"colours {asked} ." in words(page)
+    expected_rank = scores.T.top(len(test_part.images))[test_part.texts.ids[0]].index(image) + 1
+    assert f"colours {expected_rank} ." in words(page)
     assert len(re.findall("neighbour \\d", page.text)) == 8
     assert "complete" in words(page)  # a further set of judgements
 
 
 def test_details_of_a_text_and_of_nothing(site):
-    held = websites.world().test
-    page = patient(site, "/item", params={"text": held.texts.ids[1]})
+    test_part = websites.world().test
+    page = patient(site, "/item", params={"text": test_part.texts.ids[1]})
     assert "Its labelled images" in words(page) and "Captions like this" in words(page)
     assert site.get("/item?id=nosuch").status_code == 404
     assert site.get("/item?text=nosuch").status_code == 404
@@ -195,7 +195,7 @@ def test_details_of_a_text_and_of_nothing(site):
 def test_an_index_is_searched_whole(indexed, model):
     world = websites.world()
     expected = model.scores(world).T.top(8)[world.texts.ids[4]]
-    assert found(indexed, q=world.texts.values[4], k=8) == expected
+    assert answers_of(indexed, q=world.texts.values[4], k=8) == expected
     page = patient(indexed, "/search?q=xyzzy balloon")
     assert "60 images searched, exact" in words(page) and "xyzzy : not in the vocabulary" in words(page)
     shown = indexed.get(re.search(r'src="(/image[^"]+)"', page.text)[1].replace("&amp;", "&"))
@@ -207,9 +207,9 @@ def test_what_is_alike_in_an_index_and_across_two_of_one_model(indexed, model):
     key = world.images.ids[5]
     vectors = np.asarray(model.encode_images(world.images).normalised().matrix)
     ranked = [world.images.ids[int(n)] for n in np.argsort(-(vectors @ vectors[5]), kind="stable")]
-    assert found(indexed, c="photos", image=key, find="images", k=9) == ranked[1:10]
-    assert found(indexed, c="photos", image=key, k=9) == model.scores(world).top(9)[key]
-    assert found(indexed, c="captions", q="a red balloon", find="texts", k=3)
+    assert answers_of(indexed, c="photos", image=key, find="images", k=9) == ranked[1:10]
+    assert answers_of(indexed, c="photos", image=key, k=9) == model.scores(world).top(9)[key]
+    assert answers_of(indexed, c="captions", q="a red balloon", find="texts", k=3)
     detail = patient(indexed, "/item", params={"c": "photos", "id": key})
     assert len(re.findall("neighbour \\d", detail.text)) == 8
 
@@ -232,10 +232,10 @@ def test_an_index_of_vectors_without_an_encoder_offers_its_images_to_start_from(
         r'href="/search\?([^"]*)"[^>]*><img src="(/image[^"]+)" alt="Image ([^":]+): find images like it"'
     )
     for place in ("/search", "/search?q=a red dog"):
-        shown = [[part.replace("&amp;", "&") for part in each] for each in start.findall(patient(site, place).text)]
-        assert len(shown) == len({key for *_, key in shown}) == 12
+        page_text = [[part.replace("&amp;", "&") for part in each] for each in start.findall(patient(site, place).text)]
+        assert len(page_text) == len({key for *_, key in page_text}) == 12
     assert "names no encoder" in words(patient(site, "/search?q=a red dog"))
-    query, picture, key = shown[1]
+    query, picture, key = page_text[1]
     assert site.get(picture).headers["content-type"].startswith("image/")
     assert len(IMAGE.findall(patient(site, f"/search?{query}").text)) == 12
     assert key in world.images.ids
@@ -249,10 +249,12 @@ def test_details_of_an_image_of_an_index_show_its_captions_and_fields(tmp_path, 
     app = make_app([], systems=(), store=tmp_path / "answers.db", indexes=[str(tmp_path / "photos.index")])
     site = TestClient(app, base_url="http://localhost", follow_redirects=False)
     key = items.ids[4]
-    own = [text for image, text, _ in world.judgements.relevant if image == key]
+    own_captions = [text for image, text, _ in world.judgements.relevant if image == key]
     page = patient(site, "/item", params={"c": "photos", "id": key})
-    shown = html.unescape(page.text)
-    assert len(own) == 5 and all(f">{world.texts.values[world.texts.ids.index(text)]}</a>" in shown for text in own)
+    page_text = html.unescape(page.text)
+    assert len(own_captions) == 5 and all(
+        f">{world.texts.values[world.texts.ids.index(text)]}</a>" in page_text for text in own_captions
+    )
     assert "<script>window.hacked" not in page.text
     assert "Who is judging?" not in site.get("/").text, "there is nothing to judge"
 
@@ -264,18 +266,18 @@ def test_an_index_is_refused_by_name_before_the_server_starts(tmp_path):
 
 def test_answers_with_a_promised_precision(tmp_path, indexed):
     site = websites.sure_client(tmp_path)
-    assert found(site, q="caption 8", sure="90", k=5) == ["i8"]
-    assert found(site, q="caption 9", sure="90", k=5) == []
-    assert found(site, image="i8", sure="90", k=5) == ["t8"]
-    assert len(found(site, q="caption 9", k=5)) == 5
+    assert answers_of(site, q="caption 8", sure="90", k=5) == ["i8"]
+    assert answers_of(site, q="caption 9", sure="90", k=5) == []
+    assert answers_of(site, image="i8", sure="90", k=5) == ["t8"]
+    assert len(answers_of(site, q="caption 9", k=5)) == 5
     assert "expected one of 50" in patient(site, "/search?q=caption 8&sure=nonsense").text
     page = words(patient(indexed, "/search?q=dog&sure=90"))
     assert "is not calibrated, so no precision can be guaranteed" in page and "--calibrate" in page
 
 
-def told(asked, **query):
+def columns_of(visitor, **query):
     """The one column of a search."""
-    reply = patient(asked, "/api/search", params=query)
+    reply = patient(visitor, "/api/search", params=query)
     assert reply.status_code == 200, reply.text
     (column,) = reply.json()["columns"]
     return column
@@ -287,20 +289,20 @@ def captions(world, image):
 
 @pytest.mark.parametrize("kind", ["collection", "index"])
 def test_words_and_vectors_minus_terms_and_filters_with_reasons(site, described, kind):
-    asked, world = (site, websites.world().test) if kind == "collection" else (described, websites.world())
-    both = told(asked, q="a red fish", by="hybrid", k=50)
-    assert "by words and vectors, fused by reciprocal rank" in both["searched"]
-    first = next(answer for answer in both["answers"] if answer["why"].startswith("rank 1 by words "))
+    visitor, world = (site, websites.world().test) if kind == "collection" else (described, websites.world())
+    hybrid = columns_of(visitor, q="a red fish", by="hybrid", k=50)
+    assert "by words and vectors, fused by reciprocal rank" in hybrid["searched"]
+    first = next(answer for answer in hybrid["answers"] if answer["why"].startswith("rank 1 by words "))
     assert re.match(r"rank 1 by words \(.*fish.*\), \d+ by vectors", first["why"])
-    assert any(same and piece.lower().startswith("fish") for piece, same in first["caption"])
-    less = told(asked, q="a red fish -fish", by="hybrid", k=50)
-    assert "without “fish”: images whose own captions have it are removed" in less["note"]
-    assert not [a for a in less["answers"] if any("fish" in text for text in captions(world, a["id"]))]
-    only = told(asked, q="a red fish", where="background:meadow", k=50)
+    assert any(marked and piece.lower().startswith("fish") for piece, marked in first["caption"])
+    without_fish = columns_of(visitor, q="a red fish -fish", by="hybrid", k=50)
+    assert "without “fish”: images whose own captions have it are removed" in without_fish["note"]
+    assert not [a for a in without_fish["answers"] if any("fish" in text for text in captions(world, a["id"]))]
+    only = columns_of(visitor, q="a red fish", where="background:meadow", k=50)
     backgrounds = dict(zip(websites.world().images.ids, websites.world().images.field("background"), strict=True))
     assert {backgrounds[a["id"]] for a in only["answers"]} == {"meadow"} and only["note"] == "only background:meadow"
-    assert told(asked, q="a red fish background:meadow", k=50)["answers"] == only["answers"]
-    assert told(asked, q="fish", by="words", k=3)["answers"][0]["why"].startswith("rank 1 by words (fish)")
+    assert columns_of(visitor, q="a red fish background:meadow", k=50)["answers"] == only["answers"]
+    assert columns_of(visitor, q="fish", by="words", k=3)["answers"][0]["why"].startswith("rank 1 by words (fish)")
 
 
 @pytest.fixture(scope="module")
@@ -317,23 +319,23 @@ def described(tmp_path_factory, model):
 
 
 def test_the_form_offers_fields_and_what_cannot_be_is_refused(site, described):
-    for asked in (site, described):
-        shown = patient(asked, "/search?q=fish&by=hybrid&where=background:meadow").text
-        assert '<option value="background:meadow" selected>meadow</option>' in shown and "<mark>fish" in shown
-        assert '<option value="hybrid" selected>' in shown
-        assert asked.get("/api/search?q=fish&by=magic").status_code == 400
-        assert patient(asked, "/api/search?q=fish&where=colours:red").status_code == 404
-        assert patient(asked, "/api/search?q=fish&where=red").status_code == 400
-        assert "add words to search for" in patient(asked, "/api/search?q=-fish").json()["error"]
-        assert "promised precision" in asked.get("/api/search?q=fish -house&sure=90").json()["error"]
-        nothing = words(patient(asked, "/search?q=xyzzy&by=words"))
-        assert "Nothing is left" in nothing
+    for visitor in (site, described):
+        page_text = patient(visitor, "/search?q=fish&by=hybrid&where=background:meadow").text
+        assert '<option value="background:meadow" selected>meadow</option>' in page_text and "<mark>fish" in page_text
+        assert '<option value="hybrid" selected>' in page_text
+        assert visitor.get("/api/search?q=fish&by=magic").status_code == 400
+        assert patient(visitor, "/api/search?q=fish&where=colours:red").status_code == 404
+        assert patient(visitor, "/api/search?q=fish&where=red").status_code == 400
+        assert "add words to search for" in patient(visitor, "/api/search?q=-fish").json()["error"]
+        assert "promised precision" in visitor.get("/api/search?q=fish -house&sure=90").json()["error"]
+        page_text = words(patient(visitor, "/search?q=xyzzy&by=words"))
+        assert "Nothing is left" in page_text
     corrected = patient(site, "/api/search?q=fish -house&fix=csls&k=50&split=held-out").json()["columns"]
     plain, fixed = ({answer["id"] for answer in column["answers"]} for column in corrected)
     assert plain == fixed
     image = websites.world().test.images.ids[0]
     backgrounds = dict(zip(websites.world().images.ids, websites.world().images.field("background"), strict=True))
-    alike = told(site, image=image, find="images", where="background:meadow", k=50)["answers"]
+    alike = columns_of(site, image=image, find="images", where="background:meadow", k=50)["answers"]
     assert alike and {backgrounds[a["id"]] for a in alike} == {"meadow"} and image not in {a["id"] for a in alike}
 
 
@@ -374,7 +376,7 @@ def test_words_and_corrected_vectors_are_fused_and_moves_are_within_that_list(si
 def test_an_option_that_is_not_applied_is_named(site, described):
     """A second list that looks corrected, or a promise that is not kept, misleads."""
     image = websites.world().test.images.ids[0]
-    for asked, query, said in (
+    for visitor, query, said in (
         (site, "q=a red fish&by=words&fix=csls", "the correction csls is not applied: it corrects vectors"),
         (
             site,
@@ -385,9 +387,9 @@ def test_an_option_that_is_not_applied_is_named(site, described):
         (described, "q=a red fish -house&fix=csls", "the correction csls is not applied: an index corrects plain"),
         (described, f"image={image}&find=images&sure=90", "nothing is promised about what is alike"),
     ):
-        (column,) = patient(asked, f"/api/search?{query}").json()["columns"]
+        (column,) = patient(visitor, f"/api/search?{query}").json()["columns"]
         assert said in column["note"], query
-        assert said[1:] in words(patient(asked, f"/search?{query}"))
+        assert said[1:] in words(patient(visitor, f"/search?{query}"))
 
 
 def test_texts_that_the_system_does_not_read_to_their_end_are_told(tmp_path):
@@ -397,7 +399,9 @@ def test_texts_that_the_system_does_not_read_to_their_end_are_told(tmp_path):
         app = make_app([websites.world()], systems={"mine": path}, store=tmp_path / "answers.db", cache=tmp_path)
         site = TestClient(app, base_url="http://localhost")
         (column,) = patient(site, "/api/search", params={"q": query}).json()["columns"]
-        captions, asked = column["note"].split("; ")
+        captions, query_note = column["note"].split("; ")
         assert "distinct texts are longer than the 4 words that the model reads" in captions
-        assert asked.startswith("1 of 1 distinct texts is longer than the 4 words that the model reads (the longest")
-        assert asked in words(patient(site, f"/search?q={query}"))
+        assert query_note.startswith(
+            "1 of 1 distinct texts is longer than the 4 words that the model reads (the longest"
+        )
+        assert query_note in words(patient(site, f"/search?q={query}"))

@@ -28,11 +28,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_every_acknowledged_answer_survives_a_kill(tmp_path):
     """The small form of benchmarks/serve.py: several people at once, the server killed with SIGKILL on the way."""
-    found = benchmark.storm(tmp_path, annotators=4, tasks=4, size=6, replication=2, kills=2, images=50)
-    assert found.kills == 2
-    assert found.again > 0, "no request met the dead server: the test has tested nothing"
-    assert found.acknowledged == 48
-    assert (found.lost, found.doubled, found.over, found.errors) == (0, 0, 0, [])
+    outcome = benchmark.storm(tmp_path, annotators=4, tasks=4, size=6, replication=2, kills=2, images=50)
+    assert outcome.kills == 2
+    assert outcome.again > 0, "no request met the dead server: the test has tested nothing"
+    assert outcome.acknowledged == 48
+    assert (outcome.lost, outcome.doubled, outcome.over, outcome.errors) == (0, 0, 0, [])
 
 
 def test_the_comparison_sees_a_lost_and_a_doubled_answer(tmp_path):
@@ -67,11 +67,11 @@ def test_an_unknown_argument_is_refused(tmp_path):
 
 
 def test_a_port_that_is_taken_is_said(tmp_path):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
         with pytest.raises(LimnerError, match="choose another --port"):
-            serve(store=tmp_path / "a.db", port=taken.getsockname()[1])
+            serve(store=tmp_path / "a.db", port=listener.getsockname()[1])
 
 
 def started(folder: Path, *options: str) -> tuple[subprocess.Popen[str], dict[str, str]]:
@@ -87,11 +87,11 @@ def started(folder: Path, *options: str) -> tuple[subprocess.Popen[str], dict[st
 
 
 def test_the_command_says_where_it_is_and_ends_when_told(tmp_path):
-    process, told = started(tmp_path, "--team")
-    assert told["url"].startswith("http://127.0.0.1:")
-    assert told["invitation"].startswith(f"{told['url']}invite/")
-    assert told["store"] == "limner-answers.db"
-    with urllib.request.urlopen(f"{told['url']}login", timeout=60) as answered:  # at once: nobody is refused
+    process, report = started(tmp_path, "--team")
+    assert report["url"].startswith("http://127.0.0.1:")
+    assert report["invitation"].startswith(f"{report['url']}invite/")
+    assert report["store"] == "limner-answers.db"
+    with urllib.request.urlopen(f"{report['url']}login", timeout=60) as answered:  # at once: nobody is refused
         assert answered.status == 200
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=20)
@@ -99,31 +99,31 @@ def test_the_command_says_where_it_is_and_ends_when_told(tmp_path):
 
 
 def test_a_request_that_the_end_cuts_off_is_counted_without_a_traceback(tmp_path):
-    process, told = started(tmp_path)
-    host = told["url"].removeprefix("http://").rstrip("/")
+    process, report = started(tmp_path)
+    host = report["url"].removeprefix("http://").rstrip("/")
     head = ("POST /api/answers HTTP/1.1", f"Host: {host}", "Content-Type: application/json", "Content-Length: 1000")
     name, port = host.split(":")
-    with socket.create_connection((name, int(port))) as asking:
-        asking.sendall("\r\n".join([*head, "", "{"]).encode())  # the rest never comes
-        with urllib.request.urlopen(told["url"], timeout=60) as answered:  # later, so the other one is being read
+    with socket.create_connection((name, int(port))) as client:
+        client.sendall("\r\n".join([*head, "", "{"]).encode())  # the rest never comes
+        with urllib.request.urlopen(report["url"], timeout=60) as answered:  # later, so the other one is being read
             assert answered.status == 200
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=20)
     assert process.returncode in (0, 130)
-    assert "Cancel 1 running task" in said
-    assert "Traceback" not in said
+    assert "Cancel 1 running task" in errors
+    assert "Traceback" not in errors
 
 
 def test_a_second_interrupt_of_the_server_leaves_no_traceback(tmp_path):
-    process, told = started(tmp_path)
-    with urllib.request.urlopen(told["url"], timeout=60) as answered:
+    process, report = started(tmp_path)
+    with urllib.request.urlopen(report["url"], timeout=60) as answered:
         assert answered.status == 200
     for _ in range(2):
         process.send_signal(signal.SIGINT)
         time.sleep(0.02)
-    _, said = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=20)
     assert process.returncode in (0, 130)
-    assert "Traceback" not in said
+    assert "Traceback" not in errors
 
 
 def test_the_first_admin_is_invited_until_there_is_one(tmp_path):
@@ -133,12 +133,12 @@ def test_the_first_admin_is_invited_until_there_is_one(tmp_path):
 
     site = make_app(store=tmp_path / "a.db", team=True)
     token = invite_first_admin(site.state.site.store)
-    asked = TestClient(site, base_url="http://localhost", follow_redirects=False)
+    visitor = TestClient(site, base_url="http://localhost", follow_redirects=False)
     form = {"name": "first", "password": "long enough now", "again": "long enough now"}
-    assert asked.post(f"/invite/{token}", data=form).status_code == 303
+    assert visitor.post(f"/invite/{token}", data=form).status_code == 303
     assert invite_first_admin(site.state.site.store) is None
-    assert asked.get("/admin").status_code == 200
-    link = asked.post("/admin/invite", data={"role": "annotator"}).text
+    assert visitor.get("/admin").status_code == 200
+    link = visitor.post("/admin/invite", data={"role": "annotator"}).text
     assert "http://localhost/invite/" in link
 
 
