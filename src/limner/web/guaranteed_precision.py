@@ -29,16 +29,16 @@ def promised_order(
     """
     from limner.search.cut_off import NEIGHBOURS
 
-    known = _calibration(library, ready, request)
+    calibration = _calibration(library, ready, request)
     cut_off: CutOff = library.jobs.value(
         ("cut-off", request.collection, request.split, ready.name, request.direction, request.precision, request.k),
         f"computing the cut-off of {ready.name}",
-        lambda job: known.cut_off(float(request.precision or 0), k=request.k, lowest=LOWEST_PROMISE),
+        lambda job: calibration.cut_off(float(request.precision or 0), k=request.k, lowest=LOWEST_PROMISE),
         patience=NOTICED,
     )
     pool = ready.collection.images if request.finds_images else ready.collection.texts
     first = order[: max(request.k, NEIGHBOURS)]
-    return first[known.sure([pool.ids[int(place)] for place in first], row[first], cut_off)], str(cut_off)
+    return first[calibration.sure([pool.ids[int(place)] for place in first], row[first], cut_off)], str(cut_off)
 
 
 def _calibration(library: Library, ready: OpenSystem, request: SearchRequest) -> Calibration:
