@@ -32,8 +32,8 @@ from websites import PASSWORD, browser, words
 
 
 @pytest.fixture
-def store(stored):
-    with open_store(stored) as opened:
+def store(where):
+    with open_store(where) as opened:
         yield opened
 
 

@@ -109,7 +109,7 @@ def test_a_damaged_file_is_made_again_and_the_log_says_so(tmp_path, trained, cap
 
 def test_own_code_is_not_kept_and_a_saved_model_keeps_its_vectors(tmp_path, trained):
     for _ in range(2):
-        started(tmp_path / "cache", tmp_path, systems={"mine": f"{__name__}:own"})
+        started(tmp_path / "cache", tmp_path, systems={"mine": f"{__name__}:own_system"})
     assert trained["trained"] == 2 and not (tmp_path / "cache").exists()
     limner.train(websites.world(), "colours").save(tmp_path / "model")
     first = started(tmp_path / "cache", tmp_path, systems={"mine": str(tmp_path / "model")})
