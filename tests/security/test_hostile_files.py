@@ -361,7 +361,7 @@ def test_parquet_files_that_unpack_out_of_all_proportion(folder):
 
 @pytest.mark.parametrize("writing", [{}, {"use_dictionary": False}, {"row_group_size": 7}, {"compression": "zstd"}])
 def test_parquet_batches_are_the_rows_of_pyarrow(folder, writing):
-    from limner.core.arrow import parquet_batches
+    from limner.core.arrow_tables import parquet_batches
 
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     rng = np.random.default_rng(0)

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from limner.annotate.design import plan
     from limner.annotate.store import open_store
 else:
-    from limner.core.lazy import submodules
+    from limner.core.extras import submodules
 
     _submodule = submodules(__name__)
 

@@ -13,8 +13,8 @@ import typer
 from limner.cli.console import progress, tell, warn
 from limner.core.errors import LimnerError
 from limner.core.extras import require
+from limner.core.options import parsed_options as options
 from limner.core.paths import refuse_unwritable
-from limner.core.written import options
 
 if TYPE_CHECKING:
     from limner.cluster import Cluster

@@ -2,55 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from limner.core import (
-        collection,
-        embeddings,
-        errors,
-        files,
-        formats,
-        frames,
-        ids,
-        images,
-        importing,
-        judgements,
-        lazy,
-        model_store,
-        notebook,
-        options,
-        pages,
-        portable,
-        progress,
-        ranking,
-        registry,
-        tensor_files,
-        written,
-    )
-else:
-    from limner.core.lazy import submodules
+if not TYPE_CHECKING:
+    from limner.core.extras import submodules
 
     __getattr__ = submodules(__name__)
 
-__all__ = [
-    "collection",
-    "embeddings",
-    "errors",
-    "files",
-    "formats",
-    "frames",
-    "ids",
-    "images",
-    "importing",
-    "judgements",
-    "lazy",
-    "model_store",
-    "notebook",
-    "options",
-    "pages",
-    "portable",
-    "progress",
-    "ranking",
-    "registry",
-    "tensor_files",
-    "written",
-]
+__all__: list[str] = []

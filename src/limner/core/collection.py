@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from limner.core.arrow_tables import Tabular
 from limner.core.errors import LimnerError, UnknownName, shown
-from limner.core.frames import Tabular
 from limner.core.ids import Ids
 from limner.core.images import as_value, open_image, opened
 from limner.core.judgements import Judgements
-from limner.core.notebook import SHOWN, SIDE, overview_html
+from limner.core.markup import SHOWN, SIDE, overview_html
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Array, Float32, array, is_lazy, pieces, refuse, unmasked
-from limner.core.arrow import arrow_module, parquet_batches, parquet_module
+from limner.core.arrow_tables import arrow_module, parquet_batches, parquet_module
 from limner.core.errors import LimnerError, UnknownName, ZeroVectors, shown
 from limner.core.files import replacing, write_text
 from limner.core.ids import Ids

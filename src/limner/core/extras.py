@@ -1,8 +1,10 @@
-"""Optional packages: each belongs to an extra of limner, and an error names the extra that installs it."""
+"""Imports on first use: optional packages, each named with the extra that installs it, and submodules."""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
+from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 
@@ -55,3 +57,21 @@ def missing(*modules: str) -> str | None:
     'no_such_module'
     """
     return next((module for module in modules if find_spec(module) is None), None)
+
+
+def submodules(package: str) -> Callable[[str], object]:
+    """The `__getattr__` of a package: imports a public submodule by its name.
+
+    Args:
+        package: Name of the package.
+
+    >>> submodules("limner.language")("word_overlap").__name__
+    'limner.language.word_overlap'
+    """
+
+    def found(name: str) -> ModuleType:
+        if name.startswith("_") or find_spec(f"{package}.{name}") is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return import_module(f"{package}.{name}")
+
+    return found

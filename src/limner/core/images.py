@@ -9,6 +9,7 @@ than `RATIO_LIMIT` times the other, unless it is only shown.
 
 from __future__ import annotations
 
+import ctypes
 import io
 import threading
 import warnings
@@ -23,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 
 from limner.core.errors import LimnerError
-from limner.core.free_memory import give_back
 from limner.core.paths import refuse_irregular
 
 if TYPE_CHECKING:
@@ -316,3 +316,18 @@ class Turns:
 
 
 _waiting = Turns(AT_ONCE, free=_FREE)
+
+
+def give_back() -> None:
+    """Makes the C library return free memory, which it would keep for each thread that once needed much."""
+    trim = _trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _trim() -> Callable[[int], int] | None:
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError, TypeError):  # another C library or operating system
+        return None

@@ -1,20 +1,21 @@
-"""Options of functions and classes: their names and types, and checks of values against them."""
+"""Options of functions and classes: names, types, checks of values, and how they are written as text."""
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import inspect
+import json
 import os
+import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Collection as Group
 from typing import Any, TypeVar
 
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.importing import imported
-from limner.core.written import truth
 
 T = TypeVar("T")
 _PLAIN = (str, int, float, bool, list, tuple, dict, type(None))
@@ -160,7 +161,8 @@ def _gathered(thing: Callable[..., object], hint: object) -> dict[str, Option] |
 
 
 def _as_there(place: str) -> dict[str, Option]:
-    return _gathered(imported(place, what="function"), None) or {}
+    module, _, name = place.partition(":")
+    return _gathered(getattr(importlib.import_module(module), name), None) or {}
 
 
 def _hints(thing: Callable[..., object]) -> dict[str, object]:
@@ -269,3 +271,78 @@ def _words(hint: object) -> str:
     kinds = typing.get_args(hint) if _is_union(hint) else (hint,)
     ordered = sorted(kinds, key=lambda kind: kind is not type(None) and not _is_written(kind))
     return " or ".join(dict.fromkeys(map(_word, ordered)))
+
+
+_WORDS = {"true": True, "false": False, "none": None}
+_BRACKETS = {"(": ")", "[": "]", "{": "}"}
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def parsed_value(text: str) -> Any:
+    """Parses a number, true, false, null (None), or a JSON list or object; everything else is text.
+
+    >>> [parsed_value(text) for text in ("3", "true", "False", "None", "[1, 2]", "photos", "1e-3", '"3"')]
+    [3, True, False, None, [1, 2], 'photos', 0.001, '3']
+    """
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):  # also a number of thousands of digits
+        return text
+
+
+def truth(given: object) -> bool | None:
+    """Parses true, false, yes, no, 1 or 0, in any case; None for anything else.
+
+    >>> [truth(each) for each in (True, "Yes", "no", 1, 0, "FALSE", 2, "maybe")]
+    [True, True, False, True, False, False, None, None]
+    """
+    return _TRUTH.get(str(given).strip().lower()) if isinstance(given, (bool, int, str)) else None
+
+
+def parsed_options(words: Iterable[str], *, what: str = "option") -> dict[str, Any]:
+    """Parses NAME=VALUE options; one that is given twice is refused.
+
+    >>> parsed_options(["images=photos", "seed=3", "graded=True"])
+    {'images': 'photos', 'seed': 3, 'graded': True}
+    """
+    read: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not name.strip():
+            raise LimnerError(f"{what} got {word!r}: expected NAME=VALUE, e.g. images=DIR")
+        if name.strip() in read:
+            raise LimnerError(f"{what} gives {name.strip()!r} twice: give it once")
+        read[name.strip()] = parsed_value(text.strip())
+    return read
+
+
+def parsed_call(text: str, *, what: str) -> tuple[str, dict[str, object]]:
+    """Parses `name`, or `name(option=value, ...)`; a value may be a list, or a name with options of its own.
+
+    >>> parsed_call("nnn(k=8, alpha=0.5)", what="correction")
+    ('nnn', {'k': 8, 'alpha': 0.5})
+    >>> parsed_call("aligned(images=timm(model=a, size=64), texts=minilm)", what="system")
+    ('aligned', {'images': 'timm(model=a, size=64)', 'texts': 'minilm'})
+    """
+    match = re.fullmatch(r"(?P<name>[^()]+)(?:\((?P<options>.*)\))?", text.strip(), flags=re.DOTALL)
+    listed = None if match is None else _listed(match["options"] or "")
+    if match is None or listed is None:
+        raise LimnerError(f"{what} {text!r}: expected a name, or a name with options such as 'csls(k=5)'")
+    return match["name"].strip(), parsed_options(listed, what=f"{what} {match['name']}")
+
+
+def _listed(text: str) -> list[str] | None:
+    """What stands between commas outside of all brackets; None if brackets do not match."""
+    parts, closing = [""], []
+    for letter in text:
+        if letter in _BRACKETS:
+            closing.append(_BRACKETS[letter])
+        elif letter in _BRACKETS.values() and (not closing or closing.pop() != letter):
+            return None
+        if letter == "," and not closing:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return None if closing else [part for part in parts if part.strip()]

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Array, IntArray, array, numbers, unmasked
+from limner.core.arrow_tables import Tabular
 from limner.core.errors import LimnerError
 from limner.core.files import replacing, write_text
-from limner.core.frames import Tabular
 from limner.core.ids import Ids
-from limner.core.notebook import SHOWN, html_table
+from limner.core.markup import SHOWN, html_table
 
 Lists = npt.NDArray[np.integer]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
 
 if not TYPE_CHECKING:
-    from limner.core.lazy import submodules
+    from limner.core.extras import submodules
 
     __getattr__ = submodules(__name__)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from limner.core.arrow import parquet_batches
+from limner.core.arrow_tables import parquet_batches
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.images import Value, as_value

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from limner.core.arrow import arrow_module, parquet_batches, parquet_columns, parquet_module
+from limner.core.arrow_tables import arrow_module, parquet_batches, parquet_columns, parquet_module
 from limner.core.collection import Collection
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError

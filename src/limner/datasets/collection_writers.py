@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from limner.core.arrow import arrow_module, parquet_module
+from limner.core.arrow_tables import arrow_module, parquet_module
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import replacing, replacing_folder

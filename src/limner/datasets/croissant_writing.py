@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from limner.core.arrow import arrow_module, parquet_module
+from limner.core.arrow_tables import arrow_module, parquet_module
 from limner.core.collection import Collection
 from limner.core.errors import UnknownName, shown
 from limner.core.files import replacing_folder

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from limner.core.arrays import is_lazy
-from limner.core.arrow import arrow_module
+from limner.core.arrow_tables import arrow_module
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, shown
 from limner.core.paths import damage_told, read_json, refuse_irregular

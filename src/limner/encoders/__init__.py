@@ -17,7 +17,7 @@ from limner.encoders.memory import before_torch
 before_torch()
 
 if not TYPE_CHECKING:
-    from limner.core.lazy import submodules
+    from limner.core.extras import submodules
 
     __getattr__ = submodules(__name__)
 

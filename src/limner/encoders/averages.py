@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from limner.core.arrays import Float32
-from limner.core.arrow import parquet_module
+from limner.core.arrow_tables import parquet_module
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told, refuse_irregular

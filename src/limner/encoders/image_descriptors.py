@@ -22,8 +22,8 @@ import numpy.typing as npt
 from limner.core.arrays import Float32, FloatArray
 from limner.core.collection import Items
 from limner.core.errors import UnknownName
-from limner.core.portable import cosine, sine
 from limner.core.progress import ProgressLike, as_progress
+from limner.core.reproducible_math import cosine, sine
 from limner.scores import usable_cores
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from limner.evaluation.slices import Slice, Slices, slices
 from limner.evaluation.tuning import corrected, tune
 
 if not TYPE_CHECKING:
-    from limner.core.lazy import submodules
+    from limner.core.extras import submodules
 
     __getattr__ = submodules(__name__)
 

@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
-from limner.core.formats import save_as
-from limner.core.frames import Tabular, by_column
-from limner.core.notebook import html_table
-from limner.core.registry import Registry
+from limner.core.arrow_tables import Tabular, by_column
+from limner.core.errors import LimnerError
+from limner.core.files import write_file
+from limner.core.markup import html_table
+from limner.core.paths import place_for
+from limner.core.registry import Registry, checked
 from limner.core.spreadsheet import guarded_row
 from limner.stats import Interval
 
@@ -260,3 +262,37 @@ def json_ready(value: object) -> Any:
     if not isinstance(value, float) or math.isfinite(value):
         return value
     return None if value == math.inf else str(value)
+
+
+Content = TypeVar("Content", bound=str | bytes)
+
+
+def save_as(
+    value: object,
+    path: str | Path,
+    formats: Registry[Callable[..., Content]],
+    options: Mapping[str, object],
+    *,
+    what: str,
+) -> Path:
+    """Writes a value atomically, in the format given by the file extension.
+
+    Args:
+        value: The value to write.
+        path: The file; its folder must exist.
+        formats: Functions `(value, **options) -> str or bytes` by file extension.
+        options: Options of the format; unknown options are refused.
+        what: Name of the value in error messages.
+
+    Returns:
+        The path.
+    """
+    target = place_for(path)
+    ending = target.suffix.lower()
+    if ending not in formats:
+        raise LimnerError(
+            f"unknown {what} file ending {target.suffix or target.name!r}: expected one of {', '.join(formats)}"
+        )
+    write = formats[ending]
+    write_file(target, write(value, **checked(write, options, what=f"a {ending} {what}", filled=1)))
+    return target

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         probe_results,
     )
 else:
-    from limner.core.lazy import submodules
+    from limner.core.extras import submodules
 
     __getattr__ = submodules(__name__)
 

@@ -19,7 +19,7 @@ from limner.core.arrays import Array, FloatArray, IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.files import write_text
-from limner.core.pages import template
+from limner.core.markup import template
 from limner.core.progress import Progress, ProgressLike, as_progress, counting
 from limner.evaluation.hubs import Hubs
 from limner.explain.map_projection import METHODS, MapProjection, Reducer, project

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from limner.language import bm25, tagging, word_overlap, wordnet, words
 else:
-    from limner.core.lazy import submodules
+    from limner.core.extras import submodules
 
     __getattr__ = submodules(__name__)
 

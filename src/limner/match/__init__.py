@@ -11,7 +11,7 @@ from limner.scores.correction import CORRECTIONS, Correction, correction
 from limner.scores.correction_statistics import Statistics
 
 if not TYPE_CHECKING:
-    from limner.core.lazy import submodules
+    from limner.core.extras import submodules
 
     __getattr__ = submodules(__name__)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from limner.core.arrays import Float32
-from limner.core.free_memory import give_back
+from limner.core.images import give_back
 from limner.search.sets import Piece, pieces_of
 from limner.search.store import VectorStore
 

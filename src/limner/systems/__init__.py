@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from limner.scores import Scores
 
 if not TYPE_CHECKING:
-    from limner.core.lazy import submodules
+    from limner.core.extras import submodules
 
     __getattr__ = submodules(__name__)
 

@@ -58,7 +58,7 @@ from limner.core.extras import needed
 from limner.core.paths import parse_json, refuse_irregular
 
 if not TYPE_CHECKING:
-    from limner.core.lazy import submodules
+    from limner.core.extras import submodules
 
     __getattr__ = submodules(__name__)
 

@@ -30,7 +30,7 @@ from limner.datasets.scenes.world import BACKGROUNDS, CATEGORIES, COLOURS, KINDS
 if TYPE_CHECKING:
     from PIL.Image import Image
 else:
-    from limner.core.lazy import submodules
+    from limner.core.extras import submodules
 
     __getattr__ = submodules(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from limner.core.portable import cosine, sine
+from limner.core.reproducible_math import cosine, sine
 from limner.datasets.scenes.pen import CREAM, GLASS, GREY, INK, LEAF, WOOD, Pen, Point, mix
 from limner.datasets.scenes.raster import Colour
 

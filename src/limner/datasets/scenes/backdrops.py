@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 
-from limner.core.portable import PI, sine
+from limner.core.reproducible_math import PI, sine
 from limner.datasets.scenes.dice import Dice
 from limner.datasets.scenes.layout import BACKDROP
 from limner.datasets.scenes.pen import mix

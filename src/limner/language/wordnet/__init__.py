@@ -21,7 +21,7 @@ from limner.core.paths import damage_told
 from limner.language.wordnet.synset import Synset
 
 if not TYPE_CHECKING:
-    from limner.core.lazy import submodules
+    from limner.core.extras import submodules
 
     __getattr__ = submodules(__name__)
 

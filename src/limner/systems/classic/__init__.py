@@ -8,6 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if not TYPE_CHECKING:
-    from limner.core.lazy import submodules
+    from limner.core.extras import submodules
 
     __getattr__ = submodules(__name__)

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.portable import arctangent, logarithm
+from limner.core.reproducible_math import arctangent, logarithm
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False, error_model="numpy")
 _F = np.float32

@@ -1,8 +1,8 @@
 """Integer descriptors of image points: colour, texture and shape.
 
 Descriptors are integers from 0 to 255, like Lowe's, so that distances to integer-valued words are exact. They
-use operations that every CPU rounds in the same way (`limner.core.portable`), so that the visual words of an image are
-the same everywhere. Images that are downscaled first depend on Pillow, which may differ by a grey level.
+use operations that every CPU rounds in the same way (`core.reproducible_math`), so that the visual words of an image
+are the same everywhere. Images that are downscaled first depend on Pillow, which may differ by a grey level.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Float32
-from limner.core.portable import cosine, exponential, logarithm, sine
+from limner.core.reproducible_math import cosine, exponential, logarithm, sine
 from limner.systems.classic import _pixels
 
 if TYPE_CHECKING:

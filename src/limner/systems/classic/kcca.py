@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from limner.core.arrays import Array
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.portable import signs
+from limner.core.reproducible_math import signs
 from limner.systems.interruptible import interruptible
 
 Matrix = Array

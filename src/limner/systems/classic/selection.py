@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.portable import whole
 from limner.core.progress import ProgressLike, as_progress
+from limner.core.reproducible_math import whole
 from limner.systems.classic.kcca import Directions, KernelPair, Matrix
 from limner.systems.interruptible import interruptible
 

@@ -15,6 +15,6 @@ if find_spec("torch") is None:
     raise MissingExtra("training towers", "torch", "train")
 
 if not TYPE_CHECKING:
-    from limner.core.lazy import submodules
+    from limner.core.extras import submodules
 
     __getattr__ = submodules(__name__)

@@ -66,14 +66,14 @@ def _numbers(query: str, collection: Collection) -> list[int]:
 
 def _summariser(corpus: str, name: str | None, *, trust: bool) -> object:
     """The summariser for the corpus "summary"; refused for any other corpus, where it has no effect."""
-    from limner.core.written import call
+    from limner.core.options import parsed_call
     from limner.papers.corpora import summariser
 
     if corpus != "summary":
         if name is not None:
             raise typer.BadParameter(f"-O summariser is for corpus=summary, and this is corpus={corpus}: leave it out")
         return None
-    chosen, options = call(name or "extractive", what="summariser")
+    chosen, options = parsed_call(name or "extractive", what="summariser")
     with progress("loading the summariser"):
         return summariser(chosen, trusted=trust, **options)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from limner.core.collection import Collection
-from limner.core.pages import template
+from limner.core.markup import template
 from limner.evaluation.reports.page import estimates, headline, hubness, labels, ranks, slices, system_comparison, words
 from limner.evaluation.reports.page import examples as queries
 from limner.evaluation.reports.page.failures import Failures, section

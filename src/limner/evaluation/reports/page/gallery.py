@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.notebook import data_uri
+from limner.core.markup import data_uri
 
 KINDS = {"i2t": ("image", "text"), "t2i": ("text", "image")}
 """The kinds of queries and candidates in each direction."""

@@ -1,4 +1,4 @@
-"""How notebooks display limner's data types: small HTML tables, all escaped, and thumbnails as data URIs."""
+"""HTML: tables and thumbnails for notebooks, all escaped, and templates of pages."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from jinja2 import Template
     from PIL.Image import Image
 
 SIDE = 128
@@ -58,3 +59,22 @@ def _figure(name: str, caption: str, image: Image | None) -> str:
     if image is not None:
         shown = f'<img src="{data_uri(image)}" alt="{escape(name, quote=True)}">'
     return f'<figure style="width:{SIDE}px;margin:0">{shown}<figcaption>{escape(caption)}</figcaption></figure>'
+
+
+def template(package: str, name: str, *, folder: str = ".") -> Template:
+    """A template that escapes all values; an unknown value is an error.
+
+    Args:
+        package: The package that has the file, such as "limner.search".
+        name: The file.
+        folder: Its folder in the package; templates there may extend and include each other.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader(package, folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    ).get_template(name)

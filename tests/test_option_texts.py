@@ -11,8 +11,8 @@ import limner
 from limner import LimnerError
 from limner.cli import app
 from limner.cli.errors import Status
+from limner.core.options import parsed_call, parsed_options, parsed_value
 from limner.core.registry import typed
-from limner.core.written import call, options, value
 
 TRUE = ("True", "true", "TRUE", "1", "yes", "Yes")
 FALSE = ("False", "false", "FALSE", "0", "no", "No")
@@ -66,7 +66,7 @@ def test_an_option_that_is_given_twice_is_refused(table):
     [("3", 3), ("0.5", 0.5), ("None", None), ("null", None), ("[1, 2]", [1, 2]), ("a b", "a b"), ("yes", "yes")],
 )
 def test_values(text, expected):
-    assert value(text) == expected and type(value(text)) is type(expected)
+    assert parsed_value(text) == expected and type(parsed_value(text)) is type(expected)
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_words_for_true_and_false_count_only_where_nothing_else_fits(given, hint
 
 
 def test_calls():
-    assert call("csls", what="correction") == ("csls", {})
-    assert call("clip(model=a/b, device=cpu)", what="encoder") == ("clip", {"model": "a/b", "device": "cpu"})
+    assert parsed_call("csls", what="correction") == ("csls", {})
+    assert parsed_call("clip(model=a/b, device=cpu)", what="encoder") == ("clip", {"model": "a/b", "device": "cpu"})
     for bad in ("csls(k=5", "(k=5)", "csls(5)"):
         with pytest.raises(LimnerError):
-            call(bad, what="correction")
-    assert options([]) == {}
+            parsed_call(bad, what="correction")
+    assert parsed_options([]) == {}
