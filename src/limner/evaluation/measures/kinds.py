@@ -104,6 +104,7 @@ class MeasureKind:
         composite: The parts it sums over both directions; None for a plain measure.
         on_grades: Note for graded relevance; "" for none.
         judgements: How the names of the judgements it is defined on begin; "" for any judgements.
+        is_foreign: Whether it comes from a file: its name may then be any text, which is displayed and never looked up.
 
     >>> MEASURES["MedR"].summary, MEASURES["MedR"].better, MEASURES["rsum"].composite.parts
     ('median', -1, ('R@1', 'R@5', 'R@10'))
@@ -131,11 +132,16 @@ class MeasureKind:
     composite: Composite | None = None
     on_grades: Callable[[Parameters], str] | None = None
     judgements: str = ""
+    is_foreign: bool = False
 
     def __post_init__(self) -> None:
         """Checks the traits."""
         checks = (
-            ("name", bool(re.fullmatch(_NAME, self.name)), "letters, digits, - and _, a letter first"),
+            (
+                "name",
+                self.is_foreign or bool(re.fullmatch(_NAME, self.name)),
+                "letters, digits, - and _, a letter first",
+            ),
             ("compute", callable(self.compute) or self.composite is not None, "a function of placements and a measure"),
             ("cut", self.cut in _CUTS, " or ".join(map(repr, _CUTS))),
             ("summary", all(_is_statistic(s) for s in (self.summary, *self.variants.values())), _STATISTICS_WRITTEN),
@@ -167,21 +173,20 @@ class MeasureKind:
             name: The name in the file.
             traits: The traits in the file, which are not trusted.
         """
-        kind = cls("foreign", _refuse_foreign, str(traits.get("formula", "")), str(traits.get("source", "")))
-        summary = traits.get("summary")
-        bounds = traits.get("bounds")
-        values: dict[str, object] = {
-            "name": name,
-            "summary": summary if isinstance(summary, str) and summary in STATISTICS else UNKNOWN,
-            "better": -1 if traits.get("better") == -1 else 1,
-            "bounds": _read_bounds(bounds),
-            "percent": traits.get("percent", False) is True,
-            "decimals": decimals if (decimals := traits.get("decimals")) in range(10) else 1,
-            "sees": sees if (sees := traits.get("sees")) in ("k", "R", "list") else "list",
-        }
-        for trait, value in values.items():
-            object.__setattr__(kind, trait, value)  # the name may be any text: it is displayed, never looked up
-        return kind
+        summary, decimals, sees = (traits.get(trait) for trait in ("summary", "decimals", "sees"))
+        return cls(
+            name,
+            _refuse_foreign,
+            str(traits.get("formula", "")),
+            str(traits.get("source", "")),
+            summary=summary if isinstance(summary, str) and summary in STATISTICS else UNKNOWN,
+            better=-1 if traits.get("better") == -1 else 1,
+            bounds=_read_bounds(traits.get("bounds")),
+            percent=traits.get("percent", False) is True,
+            decimals=decimals if isinstance(decimals, int) and decimals in range(10) else 1,
+            sees=sees if isinstance(sees, str) and sees in ("k", "R", "list") else "list",
+            is_foreign=True,
+        )
 
 
 _STATISTICS_WRITTEN = "'mean', 'median' or a function of the values"
