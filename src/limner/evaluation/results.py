@@ -290,7 +290,7 @@ def paired(first: Result, second: Result) -> Result:
     aligned = second.reordered(first.queries)
     for grouping, one, two in (("grouped", first.clusters, aligned.clusters), ("in folds", first.folds, aligned.folds)):
         if (one is None) != (two is None):
-            raise LimnerError(f"{' '.join(first.key)}: queries are {grouping} in one report and not in the second")
+            raise LimnerError(f"{' '.join(first.key)}: queries are {grouping} in one report and not in the other")
         if one is not None and two is not None and not np.array_equal(_numbered(one), _numbered(two)):
             raise LimnerError(
                 f"{' '.join(first.key)}: queries are {grouping} in different ways: evaluate all systems with the "

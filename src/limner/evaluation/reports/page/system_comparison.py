@@ -54,7 +54,7 @@ class Heat:
 
 
 def comparison_of(report: Report, other_reports: Sequence[Report], comparison: Comparison | None) -> Comparison | None:
-    """The given comparison, or a new one of the report with the other_reports; None if there are no other_reports."""
+    """The given comparison, or a new one of the report with those of other systems; None if there are none."""
     return comparison if comparison is not None else compare([report, *other_reports]) if other_reports else None
 
 
