@@ -70,7 +70,7 @@ def flickr8k(folder: Path, *, words: int) -> World:
     stored = np.load(folder / "features" / "efficientnet_lite0_pool1280_fp16.npy").astype(np.float32)
     features = Embeddings(names, stored).normalised()
     train = pairs.train
-    bag = BagOfWords.fit(train.texts.values, most=words)
+    bag = BagOfWords.fit(train.texts.values, max_words=words)
     judged = train.judgements.relevant
     from scipy.sparse import csr_array
 

@@ -40,7 +40,7 @@ def pictures() -> Items:
 
 @pytest.fixture(scope="module")
 def words(pictures) -> VisualWords:
-    return VisualWords.fit(pictures, sizes=SIZES, points=50, most=5)
+    return VisualWords.fit(pictures, sizes=SIZES, points=50, max_images=5)
 
 
 @pytest.fixture(scope="module")

@@ -206,8 +206,8 @@ def train(
     start = initial(options.get("init_from"), CrankModel)
     if start is not None:
         fixed = {**start.settings["pairing"], **start.settings["layers"]}
-        options = continued(options, fixed, own=("backbone", "min_count"))
-    pairing, shape, training = split(options, Pairing, Layers, Training, what=KIND, defaults=DEFAULTS)
+        options = continued(options, fixed, own_options=("backbone", "min_count"))
+    pairing, shape, training = split(options, Pairing, Layers, Training, owner=KIND, defaults=DEFAULTS)
     device = device_named(training.device)
     group = joined(device)
     features = source(pairing.features) if pairing.use_images else None
@@ -369,7 +369,7 @@ def _rebuilt(saved: SavedModel, device: torch.device) -> Judge:
     if config["tuned"]:
         return Tuned(folder / TUNED, max_tokens=int(stored["pairing"]["max_tokens"]), features=size, fresh=False)
     reader = load_reader(config["reader"], folder, dim=int(config["sizes"]["dim"]), device=device)
-    return Reading(reader, settings(Layers, stored["layers"], what=KIND), size)
+    return Reading(reader, settings(Layers, stored["layers"], owner=KIND), size)
 
 
 def _numbered(values: Sequence[object]) -> tuple[IntArray, IntArray]:

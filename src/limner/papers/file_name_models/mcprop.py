@@ -204,8 +204,8 @@ def train(
     """
     start = initial(options.get("init_from"), McpropModel)
     if start is not None:
-        options = continued(options, {**start.settings["query"], **start.settings["heads"]}, own=("backbone",))
-    query, shape, margin, training = split(options, Query, Heads, Margin, Training, what=KIND, defaults=DEFAULTS)
+        options = continued(options, {**start.settings["query"], **start.settings["heads"]}, own_options=("backbone",))
+    query, shape, margin, training = split(options, Query, Heads, Margin, Training, owner=KIND, defaults=DEFAULTS)
     device = device_named(training.device)
     group = joined(device)
     texts = [*collection.texts.values, *image_names(collection.images)]
@@ -346,7 +346,7 @@ class McpropModel:
             saved.refuse_larger(groups["heads"], config["sizes"], config["reader"])
             place, dim = device_named(device), int(config["sizes"]["dim"])
             reader = load_reader(config["reader"], Path(path), dim=dim, device=place)
-            shape = settings(Heads, {**groups["heads"], "first": groups["heads"]["first"]}, what=KIND)
+            shape = settings(Heads, {**groups["heads"], "first": groups["heads"]["first"]}, owner=KIND)
             module = MCProp(reader, int(config["sizes"]["features"]), shape)
             features = load_source(config["features"], option="features", trust=trust)
         checkpoints.fill(module, saved)

@@ -20,11 +20,11 @@ STRIP = 2048
 @_jit
 def intersections(a, b, out):  # type: ignore[no-untyped-def]  # numba infers the types
     """out[i, j] = sum_v min(a[i, v], b[j, v]) for 32-bit integers, so that the sum does not depend on the order."""
-    rows, others, width = a.shape[0], b.shape[0], a.shape[1]
+    rows, b_rows, width = a.shape[0], b.shape[0], a.shape[1]
     out[:] = 0
     for low in range(0, width, STRIP):
         high = min(low + STRIP, width)
-        for j in range(0, others - others % 4, 4):
+        for j in range(0, b_rows - b_rows % 4, 4):
             b0, b1, b2, b3 = b[j, low:high], b[j + 1, low:high], b[j + 2, low:high], b[j + 3, low:high]
             for i in range(rows):
                 x = a[i, low:high]
@@ -38,7 +38,7 @@ def intersections(a, b, out):  # type: ignore[no-untyped-def]  # numba infers th
                 out[i, j + 1] += s1
                 out[i, j + 2] += s2
                 out[i, j + 3] += s3
-        for j in range(others - others % 4, others):
+        for j in range(b_rows - b_rows % 4, b_rows):
             b0 = b[j, low:high]
             for i in range(rows):
                 x = a[i, low:high]
@@ -57,8 +57,8 @@ def chi_squares(a, b, out):  # type: ignore[no-untyped-def]
             y = b[j]
             total = _F(0.0)
             for v in range(np.uint64(x.shape[0])):
-                gap, both = x[v] - y[v], x[v] + y[v]
-                total += gap * gap / (both + _F(1e-30))
+                gap, pair_sum = x[v] - y[v], x[v] + y[v]
+                total += gap * gap / (pair_sum + _F(1e-30))
             out[i, j] = total
 
 
@@ -81,18 +81,18 @@ def places(products, lengths, indptr, columns, out):  # type: ignore[no-untyped-
         best = -np.inf
         for p in range(indptr[q], indptr[q + 1]):
             best = max(best, values[columns[p]])
-        above, equal = 0, 0
+        higher, equal = 0, 0
         for c in range(np.uint64(values.shape[0])):
-            above += values[c] > best
+            higher += values[c] > best
             equal += values[c] == best
-        out[q] = above + (equal + 1) / 2
+        out[q] = higher + (equal + 1) / 2
 
 
 @_jit
 def places_of_columns(products, lengths, indptr, columns, out):  # type: ignore[no-untyped-def]
     """Like `places`, for queries that are the columns of the products: `lengths` are norms of the rows."""
     width = products.shape[1]
-    best, above, equal = np.full(width, -np.inf), np.zeros(width), np.zeros(width)
+    best, higher, equal = np.full(width, -np.inf), np.zeros(width), np.zeros(width)
     for q in range(width):
         for p in range(indptr[q], indptr[q + 1]):
             best[q] = max(best[q], products[columns[p], q] / lengths[columns[p]])
@@ -100,7 +100,7 @@ def places_of_columns(products, lengths, indptr, columns, out):  # type: ignore[
         row, length = products[c], lengths[c]
         for q in range(np.uint64(width)):
             value = row[q] / length
-            above[q] += value > best[q]
+            higher[q] += value > best[q]
             equal[q] += value == best[q]
     for q in range(np.uint64(width)):  # a loop: an expression of arrays takes seconds to compile
-        out[q] = above[q] + (equal[q] + 1) / 2
+        out[q] = higher[q] + (equal[q] + 1) / 2

@@ -35,9 +35,9 @@ def across(source, kernel, start, step, out):  # type: ignore[no-untyped-def]  #
         x = start + i * step - kernel.shape[0] // 2
         column[:] = _F(0.0)
         for t in range(kernel.shape[0]):
-            other, weight = turned[min(max(x + t, 0), width - 1)], kernel[t]
+            neighbour, weight = turned[min(max(x + t, 0), width - 1)], kernel[t]
             for y in range(np.uint64(height)):
-                column[y] += weight * other[y]
+                column[y] += weight * neighbour[y]
         for y in range(np.uint64(height)):
             out[y, i] = column[y]
 
@@ -72,10 +72,10 @@ def orientations(grey, maps):  # type: ignore[no-untyped-def]
     """Gradient magnitude, split between the two nearest of `len(maps)` directions of the full circle."""
     kinds, height, width = maps.shape
     for y in range(height):
-        above, below = max(y - 1, 0), min(y + 1, height - 1)
+        upper, lower = max(y - 1, 0), min(y + 1, height - 1)
         for x in range(width):
             left, right = max(x - 1, 0), min(x + 1, width - 1)
-            dy = (grey[below, x] - grey[above, x]) / _F(max(below - above, 1))
+            dy = (grey[lower, x] - grey[upper, x]) / _F(max(lower - upper, 1))
             dx = (grey[y, right] - grey[y, left]) / _F(max(right - left, 1))
             strength = math.sqrt(dx * dx + dy * dy)
             if strength > _F(0.0):
@@ -88,7 +88,7 @@ def orientations(grey, maps):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def sift(maps, size, step, weights, least, out):  # type: ignore[no-untyped-def]
+def sift(maps, size, step, weights, min_norm, out):  # type: ignore[no-untyped-def]
     """Descriptors on a grid: 4 x 4 bins of the filtered maps, normalised, clipped at 0.2, normalised again, times 512.
 
     A row of the grid is processed at once: each descriptor is summed in order, and neighbours side by side.
@@ -98,7 +98,7 @@ def sift(maps, size, step, weights, least, out):  # type: ignore[no-untyped-def]
         size: Distance between bins in pixels of the maps.
         step: Distance between descriptors in pixels of the maps.
         weights: Weights of the bins, (4, 4).
-        least: Descriptors with a smaller norm count as without contrast and become 0.
+        min_norm: Descriptors with a smaller norm count as without contrast and become 0.
         out: (rows of the grid, columns of the grid, 16 * directions), integers.
     """
     kinds, columns = maps.shape[0], out.shape[1]
@@ -108,29 +108,29 @@ def sift(maps, size, step, weights, least, out):  # type: ignore[no-untyped-def]
         squares[:] = 0.0
         for at in range(16 * kinds):
             by, bx, k = at // kinds // 4, at // kinds % 4, at % kinds
-            row, weight, own = maps[k, gy * step + by * size, bx * size :], weights[by, bx], values[at]
+            row, weight, descriptor = maps[k, gy * step + by * size, bx * size :], weights[by, bx], values[at]
             for gx in range(np.uint64(columns)):
                 value = row[gx * np.uint64(step)] * weight
-                own[gx] = value
+                descriptor[gx] = value
                 squares[gx] += value * value
-        _scaled(values, squares, least, out[gy])
+        _scaled(values, squares, min_norm, out[gy])
 
 
 @_jit
-def _scaled(values, squares, least, out):  # type: ignore[no-untyped-def]
+def _scaled(values, squares, min_norm, out):  # type: ignore[no-untyped-def]
     """Normalises descriptors side by side: (values, descriptors) to (descriptors, integers)."""
-    lengths, again = np.sqrt(squares), np.zeros(squares.shape[0], np.float64)
+    lengths, clipped_squares = np.sqrt(squares), np.zeros(squares.shape[0], np.float64)
     for i in range(values.shape[0]):
-        own = values[i]
-        for g in range(np.uint64(own.shape[0])):
-            cut = min(own[g] / lengths[g], 0.2)
-            own[g] = cut
-            again[g] += cut * cut
+        descriptor = values[i]
+        for g in range(np.uint64(descriptor.shape[0])):
+            cut = min(descriptor[g] / lengths[g], 0.2)
+            descriptor[g] = cut
+            clipped_squares[g] += cut * cut
     for g in range(values.shape[1]):
-        if lengths[g] < least:
+        if lengths[g] < min_norm:
             out[g] = 0
             continue
-        scale = 512.0 / math.sqrt(again[g])
+        scale = 512.0 / math.sqrt(clipped_squares[g])
         for i in range(values.shape[0]):
             out[g, i] = np.uint8(min(values[i, g] * scale + 0.5, 255.0))
 
@@ -155,14 +155,14 @@ def energies(slopes, bends, cosines, sines, noise, scale, out):  # type: ignore[
         count = some.shape[0]
         squares = np.zeros(count, np.float64)
         for at in range(scales * kinds):
-            s, c, n, own = at // kinds, cosines[at % kinds], sines[at % kinds], values[at]
+            s, c, n, response = at // kinds, cosines[at % kinds], sines[at % kinds], values[at]
             dx, dy = slopes[s, 0, low : low + count], slopes[s, 1, low : low + count]
             xx, xy, yy = bends[s, 0, low:], bends[s, 1, low:], bends[s, 2, low:]
             for p in range(np.uint64(count)):
                 odd = c * dx[p] + n * dy[p]
                 even = c * c * xx[p] + 2 * c * n * xy[p] + n * n * yy[p]
                 energy = odd * odd + even * even
-                own[p] = math.sqrt(energy)
+                response[p] = math.sqrt(energy)
                 squares[p] += energy
         for p in range(count):
             length = math.sqrt(squares[p])

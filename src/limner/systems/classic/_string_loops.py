@@ -18,14 +18,14 @@ _parallel = compiled(nogil=True, parallel=True)
 @_jit
 def previous(words, starts):  # type: ignore[no-untyped-def]  # numba infers the types
     """The previous position of the same word in its sentence, or 0."""
-    found = np.zeros(len(words), dtype=np.int32)
+    previous_places = np.zeros(len(words), dtype=np.int32)
     for s in range(len(starts) - 1):
         for j in range(starts[s], starts[s + 1]):
             for i in range(j - 1, starts[s] - 1, -1):
                 if words[i] == words[j]:
-                    found[j] = i - starts[s]
+                    previous_places[j] = i - starts[s]
                     break
-    return found
+    return previous_places
 
 
 @_jit
@@ -59,12 +59,12 @@ def sequences(words, starts, before, weights, base, length, offsets, keys, value
             if length < 2:
                 continue
             for j in range(i + 1, high):
-                second, both = first * base + words[j] + 1, weight * weights[words[j]]
-                keys[at], values[at] = second, both
+                second, product = first * base + words[j] + 1, weight * weights[words[j]]
+                keys[at], values[at] = second, product
                 at += 1
                 if length > 2 and before[j] <= i - low:
                     for k in range(j + 1, high):
-                        keys[at], values[at] = second * base + words[k] + 1, both * weights[words[k]]
+                        keys[at], values[at] = second * base + words[k] + 1, product * weights[words[k]]
                         at += 1
 
 
@@ -77,13 +77,13 @@ def different(words, starts, documents):  # type: ignore[no-untyped-def]
     for d in range(len(documents) - 1):
         edges[d] = many
         for at in range(starts[documents[d]], starts[documents[d + 1]]):
-            known = edges[d]
-            while known < many and found[known] != words[at]:
-                known += 1
-            if known == many:
+            edge = edges[d]
+            while edge < many and found[edge] != words[at]:
+                edge += 1
+            if edge == many:
                 found[many] = words[at]
                 many += 1
-            local[at] = known - edges[d]
+            local[at] = edge - edges[d]
     edges[-1] = many
     return local, found[:many].copy(), edges
 
@@ -189,9 +189,9 @@ def _tag_rank(a, b, one, other, scales):  # type: ignore[no-untyped-def]
             j += 1
         else:
             far -= 4.0 * absolute[i] * absolute_[j] / (absolute[i] + absolute_[j])
-            both = relative[i] + relative_[j]
-            if both > 0.0:
-                near -= 4.0 * relative[i] * relative_[j] / both
+            offset_sum = relative[i] + relative_[j]
+            if offset_sum > 0.0:
+                near -= 4.0 * relative[i] * relative_[j] / offset_sum
             i += 1
             j += 1
     return 0.5 * np.exp(-near * scales[1]) + 0.5 * np.exp(-far * scales[0])

@@ -71,13 +71,13 @@ def lab(colours: Pixels) -> Pixels:
     >>> lab(np.array([[255, 255, 255], [255, 0, 0], [0, 0, 0]], dtype=np.uint8)).tolist()
     [[255, 128, 128], [136, 208, 195], [0, 128, 128]]
     """
-    held = _linear()[colours]
-    red, green, blue = held[..., 0], held[..., 1], held[..., 2]
+    linear = _linear()[colours]
+    red, green, blue = linear[..., 0], linear[..., 1], linear[..., 2]
     x, y, z = (_bent()[(r * red + g * green + b * blue) >> _BITS] for r, g, b in _WHITE_XYZ)
     one, half = 1 << _BITS, 1 << _BITS >> 1
     coordinates = ((116 * y - 16 * one) * 255 // 100, 500 * (x - y) + 128 * one, 200 * (y - z) + 128 * one)
-    whole = np.stack([(coordinate + half) >> _BITS for coordinate in coordinates], axis=-1)
-    return np.asarray(np.clip(whole, 0, 255), dtype=np.uint8)
+    rounded = np.stack([(coordinate + half) >> _BITS for coordinate in coordinates], axis=-1)
+    return np.asarray(np.clip(rounded, 0, 255), dtype=np.uint8)
 
 
 _BITS = 16  # bits of the integers that represent 0 to 1
@@ -213,8 +213,8 @@ def _sift_of(maps: Float32, size: int, step: int) -> tuple[Pixels, Float32, Floa
     reach = 3 * size + size // 2
     rows, columns = (max((length - size // 2 - reach - 1) // step + 1, 0) for length in (height, width))
     if not rows or not columns:
-        nothing = np.empty(0, np.float32)
-        return np.empty((0, 16 * DIRECTIONS), np.uint8), nothing, nothing
+        empty = np.empty(0, np.float32)
+        return np.empty((0, 16 * DIRECTIONS), np.uint8), empty, empty
     triangle = (1 - np.abs(np.arange(1 - size, size)) / size).astype(np.float32) / np.float32(size)
     every = math.gcd(size, step)  # only these rows and columns of the filtered maps are read
     high, wide = (((count - 1) * step + 3 * size) // every + 1 for count in (rows, columns))

@@ -72,9 +72,9 @@ class WordHistograms:
 
         def work(row: int) -> None:
             with images.opened(row) as image:
-                found = vocabulary.count(image, GRID)
-            for name, held in zip(counts, found, strict=True):
-                counts[name][row] = held
+                word_counts = vocabulary.count(image, GRID)
+            for name, feature_counts in zip(counts, word_counts, strict=True):
+                counts[name][row] = feature_counts
 
         with threads(workers) as run:
             for _ in counted(run(work, range(len(images))), 1, len(images), progress):
@@ -95,9 +95,9 @@ class WordHistograms:
 
     def subset(self, ids: Iterable[object]) -> WordHistograms:
         """The histograms of these images, in this order."""
-        wanted = Ids(ids, what="image")
-        rows = self.ids.positions(wanted)
-        return WordHistograms(wanted, {name: counts[rows] for name, counts in self.counts.items()}, self.vocabulary)
+        image_ids = Ids(ids, what="image")
+        rows = self.ids.positions(image_ids)
+        return WordHistograms(image_ids, {name: counts[rows] for name, counts in self.counts.items()}, self.vocabulary)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -51,7 +51,7 @@ def incomplete_cholesky(
 ) -> tuple[Matrix, npt.NDArray[np.int64]]:
     """R with K ~ R R', column by column starting with the item with the largest residual: partial Gram-Schmidt.
 
-        R[:, j] = (K[:, p] - R[:, :j] R[p, :j]') / sqrt(rest_p),   p = argmax rest,   rest = diag(K - R R')
+        R[:, j] = (K[:, p] - R[:, :j] R[p, :j]') / sqrt(residual_p),   p = argmax residual,   residual = diag(K - R R')
 
     Fine & Scheinberg 2001; Hardoon, Szedmak & Shawe-Taylor 2004, section 4.2.
 
@@ -68,18 +68,18 @@ def incomplete_cholesky(
     ([[2.0], [1.0]], [0])
     """
     size = len(kernel)
-    most = size if rank is None else min(rank, size)
-    factor, pivots = np.zeros((size, most)), np.zeros(most, np.int64)
-    rest = np.array(np.diagonal(kernel), dtype=np.float64)
-    stop = tolerance * max(float(rest.max()), 0.0)
-    for j in range(most):
-        p = int(rest.argmax())
-        if rest[p] <= stop:
+    max_rank = size if rank is None else min(rank, size)
+    factor, pivots = np.zeros((size, max_rank)), np.zeros(max_rank, np.int64)
+    residual = np.array(np.diagonal(kernel), dtype=np.float64)
+    stop = tolerance * max(float(residual.max()), 0.0)
+    for j in range(max_rank):
+        p = int(residual.argmax())
+        if residual[p] <= stop:
             return np.ascontiguousarray(factor[:, :j]), pivots[:j]
-        column = (kernel[:, p] - factor[:, :j] @ factor[p, :j]) / np.sqrt(rest[p])
+        column = (kernel[:, p] - factor[:, :j] @ factor[p, :j]) / np.sqrt(residual[p])
         factor[:, j], pivots[j] = column, p
-        rest -= column**2
-        rest[p] = 0.0
+        residual -= column**2
+        residual[p] = 0.0
     return factor, pivots
 
 
@@ -155,10 +155,12 @@ def spectrum(kernel: Matrix, *, method: Method = "exact", rank: int | None = Non
 
 def _exact(kernel: Matrix, rank: int | None) -> tuple[Matrix, Matrix]:
     """The leading eigenvectors of the centred kernel without the constant one, which is shifted below all others."""
-    held = centred(kernel)
-    held = (held + held.T) / 2
-    held -= np.trace(held) / len(held)  # makes -trace the eigenvalue of the constant direction only
-    values, vectors = interruptible(lambda: _eigh(held))
+    centred_kernel = centred(kernel)
+    centred_kernel = (centred_kernel + centred_kernel.T) / 2
+    centred_kernel -= np.trace(centred_kernel) / len(
+        centred_kernel
+    )  # makes -trace the eigenvalue of the constant direction only
+    values, vectors = interruptible(lambda: _eigh(centred_kernel))
     return np.ascontiguousarray(vectors[:, :0:-1][:, :rank]), values[:0:-1][:rank]
 
 
@@ -171,8 +173,8 @@ def _eigh(matrix: Matrix) -> tuple[Matrix, Matrix]:
 def _from_factor(factor: Matrix) -> tuple[Matrix, Matrix]:
     moved = factor - factor.mean(axis=0)
     values, turned = interruptible(lambda: _eigh(moved.T @ moved))
-    kept = values > _NOTHING * max(float(values[-1]), 0.0) if len(values) else np.zeros(0, bool)
-    values, turned = values[kept][::-1], turned[:, kept][:, ::-1]
+    is_positive = values > _NOTHING * max(float(values[-1]), 0.0) if len(values) else np.zeros(0, bool)
+    values, turned = values[is_positive][::-1], turned[:, is_positive][:, ::-1]
     return np.asarray(moved @ (turned / np.sqrt(values))), values
 
 
@@ -224,8 +226,8 @@ class KernelPair:
     @cached_property
     def _overlap(self) -> Matrix:
         """U'V, which is the same for all options."""
-        one, other = self.x.vectors.T.astype(self._type), self.y.vectors.astype(self._type)
-        return interruptible(lambda: np.asarray(one @ other))
+        one, text_vectors = self.x.vectors.T.astype(self._type), self.y.vectors.astype(self._type)
+        return interruptible(lambda: np.asarray(one @ text_vectors))
 
     def solve(self, kappa: float, *, text_kappa: float | None = None, diagonal: float = 1.0) -> Directions:
         """All canonical projections for one kappa.
@@ -235,15 +237,15 @@ class KernelPair:
             text_kappa: Regularisation of the texts, if different.
             diagonal: d, the factor of the diagonal of the text kernel.
         """
-        other = kappa if text_kappa is None else text_kappa
-        if not kappa > 0 or not other > 0 or not diagonal >= 1:
+        text_ridge = kappa if text_kappa is None else text_kappa
+        if not kappa > 0 or not text_ridge > 0 or not diagonal >= 1:
             raise LimnerError(
                 f"kappa={kappa}, text_kappa={text_kappa} and diagonal={diagonal}: expected kappa above 0 and a "
                 "diagonal of 1 or more"
             )
         (rows, s_x, w_x), (columns, s_y, w_y) = (
             _scales(values, ridge, self._type)
-            for values, ridge in ((self.x.values, kappa), (self.y.shifted(diagonal), other))
+            for values, ridge in ((self.x.values, kappa), (self.y.shifted(diagonal), text_ridge))
         )
         middle = self._overlap[:rows, :columns] * s_y
         middle *= s_x[:, None]
@@ -257,8 +259,12 @@ class KernelPair:
 def _scales(values: Matrix, kappa: float, kind: type[np.floating]) -> tuple[int, Matrix, Matrix]:
     """The number of eigenvalues above the threshold and, for these, s and the weights of a (or b)."""
     count = int((values > _NOTHING * values[0]).sum())
-    held = values[:count]
-    return count, np.sqrt(held / (held + kappa)).astype(kind), (1 / np.sqrt(held * (held + kappa))).astype(kind)
+    significant = values[:count]
+    return (
+        count,
+        np.sqrt(significant / (significant + kappa)).astype(kind),
+        (1 / np.sqrt(significant * (significant + kappa))).astype(kind),
+    )
 
 
 def _singular(middle: Matrix) -> tuple[Matrix, Matrix, Matrix]:
@@ -268,8 +274,8 @@ def _singular(middle: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         return values, left, right
     squares, vectors = _eigh(middle @ middle.T)
     # Squaring halves the precision: smaller correlations are rounding errors.
-    kept = squares > max(10 * np.finfo(middle.dtype).eps, _NOTHING) * squares[-1]
-    values = np.sqrt(squares[kept][::-1])
-    left = np.ascontiguousarray(vectors[:, kept][:, ::-1])
+    is_positive = squares > max(10 * np.finfo(middle.dtype).eps, _NOTHING) * squares[-1]
+    values = np.sqrt(squares[is_positive][::-1])
+    left = np.ascontiguousarray(vectors[:, is_positive][:, ::-1])
     left *= signs(left)
     return values, left, np.asarray((middle.T @ left) / values)

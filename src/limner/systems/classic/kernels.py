@@ -86,8 +86,8 @@ def intersections(
 
     rows = [np.ascontiguousarray(side, dtype=np.float64) for side in (a, b) if side is not None]
     step = _step(rows)
-    whole = [np.rint(side / step).astype(np.int32) for side in rows]
-    return _in_blocks(_loops.intersections, whole[0], None if b is None else whole[1], workers, progress) * step
+    rounded = [np.rint(side / step).astype(np.int32) for side in rows]
+    return _in_blocks(_loops.intersections, rounded[0], None if b is None else rounded[1], workers, progress) * step
 
 
 def _step(rows: Sequence[Matrix]) -> float:
@@ -119,25 +119,25 @@ def _in_blocks(
 ) -> Matrix:
     """Calls a compiled loop for blocks of rows, on threads; only the lower triangle if a is compared with itself."""
     second = first if b is None else b
-    whole = np.empty((len(first), len(second)))
+    similarities = np.empty((len(first), len(second)))
 
     def work(low: int) -> None:
         high = min(low + _ROWS, len(first))
-        others = second[: high if b is None else len(second)]
-        block = np.empty((high - low, len(others)), first.dtype)
-        loop(first[low:high], others, block)
-        whole[low:high, : len(others)] = block
+        compared = second[: high if b is None else len(second)]
+        block = np.empty((high - low, len(compared)), first.dtype)
+        loop(first[low:high], compared, block)
+        similarities[low:high, : len(compared)] = block
         if b is None:
-            whole[:low, low:high] = block[:, :low].T
+            similarities[:low, low:high] = block[:, :low].T
 
     with threads(workers) as run:
         for _ in counted(run(work, range(0, len(first), _ROWS)), _ROWS, len(first), progress):
             pass
     if b is None:
         for low in range(0, len(first), _ROWS):  # within a block, both halves were computed, and may differ in rounding
-            part = whole[low : low + _ROWS, low : low + _ROWS]
+            part = similarities[low : low + _ROWS, low : low + _ROWS]
             part[:] = np.tril(part) + np.tril(part, -1).T
-    return whole
+    return similarities
 
 
 def raised(kernel: Matrix, power: float) -> Matrix:
@@ -219,7 +219,7 @@ class Pyramid:
                 images,
                 sizes=dict(self.words),
                 side=self.side,
-                most=self.images,
+                max_images=self.images,
                 points=self.points,
                 seed=self.seed,
                 workers=self.workers,
@@ -276,17 +276,17 @@ class FittedPyramid:
         for name in names:
             if name not in histograms.counts:
                 raise UnknownName("feature", name, histograms.counts, of="these histograms")
-            got = histograms.counts[name].shape[2]
-            if self.vocabulary.words and got != len(self.vocabulary.words[name]):
+            width = histograms.counts[name].shape[2]
+            if self.vocabulary.words and width != len(self.vocabulary.words[name]):
                 raise LimnerError(
-                    f"histograms of {got} {name} words for a kernel of {len(self.vocabulary.words[name])}: expected "
+                    f"histograms of {width} {name} words for a kernel of {len(self.vocabulary.words[name])}: expected "
                     "histograms of the words that the kernel was fitted with"
                 )
         return names
 
     def state(self) -> dict[str, object]:
         """The words and the options."""
-        words = {f"words.{name}": held for name, held in self.vocabulary.words.items()}
+        words = {f"words.{name}": centres for name, centres in self.vocabulary.words.items()}
         about = {"levels": self.levels, "power": self.power, "side": self.vocabulary.side}
         return {"kernel": "pyramid", "features": list(self.vocabulary.words), **about, **words}
 
@@ -297,8 +297,8 @@ class FittedPyramid:
         if len(words) != sum(name.startswith("words.") for name in state):
             raise LimnerError(f"a pyramid kernel with the features {list(words)}: expected those of its words")
         options = checked(Pyramid, {name: state[name] for name in ("levels", "power", "side")}, what="pyramid kernel")
-        made = Pyramid(**options)
-        return cls(VisualWords(words, made.side), made.levels, made.power)
+        kernel = Pyramid(**options)
+        return cls(VisualWords(words, kernel.side), kernel.levels, kernel.power)
 
 
 KINDS = ("linear", "rbf", "chi2")
@@ -401,10 +401,10 @@ class FittedFeatures:
     def from_state(cls, state: Mapping[str, Any]) -> FittedFeatures:
         """Restores a kernel from its state."""
         options = {name: state[name] for name in ("kind", "gamma", "power")}
-        made = Features(**checked(Features, options, what="kernel of features"))
-        if made.gamma is None:
+        kernel = Features(**checked(Features, options, what="kernel of features"))
+        if kernel.gamma is None:
             raise LimnerError("a fitted kernel of features without gamma: expected a number above 0")
-        return cls(made.kind, made.gamma, made.power)
+        return cls(kernel.kind, kernel.gamma, kernel.power)
 
 
 def _unit(rows: Float32) -> Matrix:

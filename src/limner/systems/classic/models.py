@@ -43,8 +43,10 @@ class Projection:
     def __post_init__(self) -> None:
         """Refuses what is no affine map, as a damaged file may contain."""
         if not (is_numeric(self.means, 1) and is_numeric(self.weights, 2) and len(self.means) == len(self.weights)):
-            got = (getattr(part, "shape", type(part).__name__) for part in (self.means, self.weights))
-            raise LimnerError("a projection with means {} and weights {}: expected shapes (n,) and (n, m)".format(*got))
+            shapes = (getattr(part, "shape", type(part).__name__) for part in (self.means, self.weights))
+            raise LimnerError(
+                "a projection with means {} and weights {}: expected shapes (n,) and (n, m)".format(*shapes)
+            )
 
     def __call__(self, rows: Matrix, n: int) -> Matrix:
         """The first n projections of items, from their similarities with every training item."""
@@ -75,13 +77,13 @@ class Space:
             raise LimnerError(f"projections {sorted(widths)} with other correlations: expected as many of each")
 
     @classmethod
-    def of(cls, pair: KernelPair, found: Directions, setting: Setting) -> Space:
+    def of(cls, pair: KernelPair, directions: Directions, setting: Setting) -> Space:
         """The first n projections of a solution."""
         sides = []
-        for spectrum, weights in ((pair.x, found.x), (pair.y, found.y)):
+        for spectrum, weights in ((pair.x, directions.x), (pair.y, directions.y)):
             turned = spectrum.vectors[:, : len(weights)].astype(weights.dtype) @ weights[:, : setting.n]
             sides.append(Projection(spectrum.means.astype(weights.dtype), turned))
-        correlations = found.correlations[: setting.n].astype(np.float32)
+        correlations = directions.correlations[: setting.n].astype(np.float32)
         return cls(setting, correlations, *sides)
 
     def has(self, setting: Setting) -> bool:
@@ -144,10 +146,10 @@ class KccaModel(KernelModel):
         vocabulary = getattr(self.text_kernel, "vocabulary", None)
         return [] if vocabulary is None else list(vocabulary.unknown(text))
 
-    def _only(self, what: str) -> tuple[Space, int]:
+    def _only(self, operation: str) -> tuple[Space, int]:
         if self.fused:
             raise LimnerError(
-                f"{what} of a model that fuses {len(self.settings['i2t'])} spaces: there is no single joint "
+                f"{operation} of a model that fuses {len(self.settings['i2t'])} spaces: there is no single joint "
                 f"space; train with fuse=False, or use scores"
             )
         setting = self.settings["i2t"][0]
@@ -158,16 +160,16 @@ class KccaModel(KernelModel):
 
     def fuse(self, image_rows: Matrix, text_rows: Matrix, images: Ids, texts: Ids) -> Scores:
         """Borda points of every pair, from kernel rows: each direction uses the models chosen for its task."""
-        held: dict[Setting, Scores] = {}
+        scores_by_setting: dict[Setting, Scores] = {}
         for setting in {s for settings in self.settings.values() for s in settings}:
             space = self._space(setting)
             sides = (
                 Embeddings.of_length_one(images, space.images(raised(image_rows, setting.power), setting.n)),
                 Embeddings.of_length_one(texts, space.texts(text_rows, setting.n)),
             )
-            held[setting] = Scores.from_embeddings(*sides, similarity="dot")
-        forward = _points(borda([held[setting] for setting in self.settings["i2t"]]))
-        backward = _points(borda([held[setting].T for setting in self.settings["t2i"]]))
+            scores_by_setting[setting] = Scores.from_embeddings(*sides, similarity="dot")
+        forward = _points(borda([scores_by_setting[setting] for setting in self.settings["i2t"]]))
+        backward = _points(borda([scores_by_setting[setting].T for setting in self.settings["t2i"]]))
         return TwoWayScores(images, texts, forward, backward)
 
     def _content(self) -> dict[str, object]:

@@ -59,16 +59,16 @@ def documents_of(collection: Collection) -> list[list[str]]:
     """The captions of each image, in the order of the images; images without captions are refused."""
     pairs = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
     values = collection.texts.values
-    found: list[list[str]] = [[] for _ in range(len(collection.images))]
+    captions_of: list[list[str]] = [[] for _ in range(len(collection.images))]
     for row, column in zip(pairs.rows, pairs.columns, strict=True):
-        found[row].append(values[column])
-    alone = [collection.images.ids[row] for row, held in enumerate(found) if not held]
+        captions_of[row].append(values[column])
+    alone = [collection.images.ids[row] for row, texts in enumerate(captions_of) if not texts]
     if alone:
         raise LimnerError(
             f"{len(alone)} images of {collection.name!r} have no text, e.g. {alone[0]!r}: expected at least one "
             f"per image; leave those images out with collection.restrict"
         )
-    return found
+    return captions_of
 
 
 def refuse_few(collection: Collection) -> None:
@@ -85,11 +85,11 @@ def text_kernel(kernel: object, weights: str | None = None, *, usual: str = "roo
         if weights is not None:
             raise LimnerError(f"weights={weights!r} with a kernel object: set them in the kernel")
         return kernel
-    made = TEXTS.find(kernel)
-    weighted = "weights" in inspect.signature(made).parameters
+    factory = TEXTS.find(kernel)
+    weighted = "weights" in inspect.signature(factory).parameters
     if weights is not None and not weighted:
         raise LimnerError(f"weights={weights!r} for the text kernel {kernel!r}, which has no weights: leave them out")
-    return made(weights=weights or usual) if weighted else made()
+    return factory(weights=weights or usual) if weighted else factory()
 
 
 def image_kernel(kernel: object, options: Mapping[str, Any], *, features: bool) -> object:
@@ -110,8 +110,8 @@ def image_features(kernel: object, items: Items, source: FeatureSource, *, progr
     if isinstance(source, (str, Path)):
         source = read_features(source)
     if source is not None:
-        held = source.subset(items.ids)
-        return held.matrix if isinstance(held, Embeddings) else held
+        vectors = source.subset(items.ids)
+        return vectors.matrix if isinstance(vectors, Embeddings) else vectors
     return kernel.features(items, progress=progress) if isinstance(kernel, Featured) else items
 
 
@@ -120,12 +120,12 @@ def features_file(source: FeatureSource) -> str | None:
     return str(Path(source).resolve()) if isinstance(source, (str, Path)) else None
 
 
-def usable(given: FeatureSource, remembered: str | None, items: Items) -> FeatureSource:
+def usable(features: FeatureSource, remembered: str | None, items: Items) -> FeatureSource:
     """The given features; otherwise the file that the model was trained on, if it contains these images too."""
-    if given is not None or remembered is None or not Path(remembered).is_file():
-        return given
-    held = read_features(remembered)
-    return held if (held.ids.find(items.ids) >= 0).all() else None
+    if features is not None or remembered is None or not Path(remembered).is_file():
+        return features
+    stored = read_features(remembered)
+    return stored if (stored.ids.find(items.ids) >= 0).all() else None
 
 
 def fit_images(kernel: Any, collection: Collection, features: FeatureSource, *, progress: Progress) -> Any:

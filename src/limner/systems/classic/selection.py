@@ -121,10 +121,10 @@ class Dev:
         from limner.systems.classic import _loops
 
         of_texts = task == "t2i"
-        found = np.empty(products.shape[of_texts])
+        best_ranks = np.empty(products.shape[of_texts])
         count = _loops.places_of_columns if of_texts else _loops.places
-        count(products, lengths, self.indptr[task], self.columns[task], found)
-        return found[np.diff(self.indptr[task]) > 0]
+        count(products, lengths, self.indptr[task], self.columns[task], best_ranks)
+        return best_ranks[np.diff(self.indptr[task]) > 0]
 
 
 def trials(
@@ -160,29 +160,29 @@ def trials(
     progress = as_progress(progress)
     images, texts = interruptible(lambda: (pair.x.coordinates(image_rows), pair.y.coordinates(text_rows)))
     plan = [
-        Setting(kappa, 0, diagonal, power, other)
+        Setting(kappa, 0, diagonal, power, text_kappa)
         for diagonal in diagonals
         for kappa in kappas
-        for other in text_kappas or (kappa,)
+        for text_kappa in text_kappas or (kappa,)
     ]
     for done, setting in enumerate(plan, start=1):
-        found = pair.solve(setting.kappa, text_kappa=setting.text_kappa, diagonal=setting.diagonal)
-        yield found, interruptible(partial(_measured, found, dev, images, texts, ns, setting))
+        directions = pair.solve(setting.kappa, text_kappa=setting.text_kappa, diagonal=setting.diagonal)
+        yield directions, interruptible(partial(_measured, directions, dev, images, texts, ns, setting))
         progress(done, len(plan))
 
 
 def _measured(
-    found: Directions, dev: Dev, images: Matrix, texts: Matrix, ns: Sequence[int] | None, setting: Setting
+    directions: Directions, dev: Dev, images: Matrix, texts: Matrix, ns: Sequence[int] | None, setting: Setting
 ) -> list[Trial]:
     """One trial for each n: dot products and norms are accumulated as projections are added."""
-    kind = found.x.dtype
-    x = _steady(images[:, : len(found.x)].astype(kind) @ found.x)
-    y = _steady(texts[:, : len(found.y)].astype(kind) @ found.y)
-    products, more = np.zeros((2, len(x), len(y)), kind)
+    kind = directions.x.dtype
+    x = _steady(images[:, : len(directions.x)].astype(kind) @ directions.x)
+    y = _steady(texts[:, : len(directions.y)].astype(kind) @ directions.y)
+    products, block_products = np.zeros((2, len(x), len(y)), kind)
     squares_x, squares_y = np.zeros(len(x)), np.zeros(len(y))
     trials, low = [], 0
-    for n in _within(ns, len(found)):
-        products += np.matmul(x[:, low:n], y[:, low:n].T, out=more)
+    for n in _direction_counts(ns, len(directions)):
+        products += np.matmul(x[:, low:n], y[:, low:n].T, out=block_products)
         squares_x += np.einsum("ij,ij->i", x[:, low:n], x[:, low:n], dtype=np.float64)
         squares_y += np.einsum("ij,ij->i", y[:, low:n], y[:, low:n], dtype=np.float64)
         low = n
@@ -204,9 +204,9 @@ def _steady(projections: Matrix) -> Matrix:
     return whole(projections, (52 - projections.shape[1].bit_length()) // 2)
 
 
-def _within(ns: Sequence[int] | None, most: int) -> list[int]:
-    wanted = sizes(min(10, most), most) if ns is None else ns
-    return sorted({min(int(n), most) for n in wanted if n >= 1})
+def _direction_counts(ns: Sequence[int] | None, max_directions: int) -> list[int]:
+    counts = sizes(min(10, max_directions), max_directions) if ns is None else ns
+    return sorted({min(int(n), max_directions) for n in counts if n >= 1})
 
 
 def _length(squares: Matrix) -> Matrix:
@@ -215,22 +215,24 @@ def _length(squares: Matrix) -> Matrix:
 
 
 def _trial(setting: Setting, ranks: Mapping[str, npt.NDArray[np.float64]]) -> Trial:
-    recalls = {task: tuple(float((held <= depth).mean()) for depth in DEPTHS) for task, held in ranks.items()}
+    recalls = {
+        task: tuple(float((task_ranks <= depth).mean()) for depth in DEPTHS) for task, task_ranks in ranks.items()
+    }
     return Trial(setting, recalls, {task: float(np.median(held)) for task, held in ranks.items()})
 
 
-def best(found: Sequence[Trial]) -> Setting:
+def best(all_trials: Sequence[Trial]) -> Setting:
     """The one setting with the largest sum of recalls over both tasks."""
-    return max(found, key=lambda t: (sum(sum(r) for r in t.recalls.values()), -t.setting.n)).setting
+    return max(all_trials, key=lambda t: (sum(sum(r) for r in t.recalls.values()), -t.setting.n)).setting
 
 
-def fifteen(found: Sequence[Trial], task: str, *, each: int = 5) -> tuple[Setting, ...]:
+def fifteen(all_trials: Sequence[Trial], task: str, *, each: int = 5) -> tuple[Setting, ...]:
     """Different settings to fuse: the `each` best by R@1, then the `each` best of the others by R@5, then by R@10.
 
     Hodosh, Young & Hockenmaier 2013, section 4.1.3.
 
     Args:
-        found: All trials.
+        all_trials: All trials.
         task: "i2t" or "t2i".
         each: How many for each of the three measures.
     """
@@ -238,12 +240,12 @@ def fifteen(found: Sequence[Trial], task: str, *, each: int = 5) -> tuple[Settin
         raise UnknownName("task", task, TASKS)
     chosen: list[Setting] = []
     for depth in DEPTHS:
-        left = [t for t in found if t.setting not in chosen]
+        left = [t for t in all_trials if t.setting not in chosen]
         chosen += [t.setting for t in sorted(left, key=lambda t: t.merit(task, depth), reverse=True)[:each]]
     return tuple(chosen)
 
 
-def table(found: Sequence[Trial]) -> list[dict[str, Any]]:
+def table(all_trials: Sequence[Trial]) -> list[dict[str, Any]]:
     """Trials as plain dicts, for a file or a table."""
     return [
         {
@@ -251,5 +253,5 @@ def table(found: Sequence[Trial]) -> list[dict[str, Any]]:
             **{f"{task} R@{d}": r for task in TASKS for d, r in zip(DEPTHS, t.recalls[task], strict=True)},
             **{f"{task} MedR": t.median[task] for task in TASKS},
         }
-        for t in found
+        for t in all_trials
     ]

@@ -119,8 +119,8 @@ class DocumentVocabulary:
         """The id of every word."""
         return {word: at for at, word in enumerate(self.words)}
 
-    def weights(self, kind: str, many: int) -> FloatArray:
-        """The weights of the first `many` words; those beyond the vocabulary do not occur in training documents.
+    def weights(self, kind: str, word_count: int) -> FloatArray:
+        """The weights of the first `word_count` words; those beyond the vocabulary do not occur in training documents.
 
         `idf(w) = log(|D| / (|D(w)| + 1))`, D(w) the training images in whose captions w occurs; "root idf" is its
         square root (Hodosh, Young & Hockenmaier 2013, sections 3.1 and 3.4.1). A word that occurs for every image has a
@@ -133,8 +133,8 @@ class DocumentVocabulary:
         if kind not in WEIGHTS:
             raise UnknownName("kind of weights", kind, WEIGHTS)
         if kind == "none":
-            return np.ones(many)
-        counts = np.concatenate([self.counts, np.zeros(many - len(self.counts), dtype=np.int64)])
+            return np.ones(word_count)
+        counts = np.concatenate([self.counts, np.zeros(word_count - len(self.counts), dtype=np.int64)])
         idf: FloatArray = np.maximum(np.log(self.size / (counts + 1.0)), 0.0)
         return np.sqrt(idf) if kind == "root idf" else idf
 
@@ -153,8 +153,8 @@ class DocumentVocabulary:
             sides: Sets of documents that share word ids.
             captions: Number of captions to use per document; all by default.
         """
-        known = dict(self.number)
-        return [_numbered(side, known, self.reader, captions) for side in sides], len(known)
+        numbers = dict(self.number)
+        return [_numbered(side, numbers, self.reader, captions) for side in sides], len(numbers)
 
     def state(self) -> dict[str, object]:
         """Plain values for saving."""
@@ -173,14 +173,16 @@ class DocumentVocabulary:
         return cls(**checked(cls, {**values, "reader": reader}, what="vocabulary"))
 
 
-def _numbered(documents: Documents, known: dict[str, int], reader: Reader, captions: int | None) -> Sentences:
+def _numbered(documents: Documents, numbers: dict[str, int], reader: Reader, captions: int | None) -> Sentences:
     refuse_bad(documents)
-    kept = [list(texts)[:captions] for texts in documents]
-    rows = [[known.setdefault(word, len(known)) for word in reader(text)] for texts in kept for text in texts]
+    captions_used = [list(texts)[:captions] for texts in documents]
+    rows = [
+        [numbers.setdefault(word, len(numbers)) for word in reader(text)] for texts in captions_used for text in texts
+    ]
     return Sentences(
         np.array([number for row in rows for number in row], dtype=np.int32),
         np.cumsum([0, *map(len, rows)], dtype=np.int64),
-        np.cumsum([0, *map(len, kept)], dtype=np.int64),
+        np.cumsum([0, *map(len, captions_used)], dtype=np.int64),
     )
 
 

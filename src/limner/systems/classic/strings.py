@@ -94,8 +94,8 @@ class FittedStringKernel:
         """
         progress = as_progress(progress)
         sides = (a,) if b is None else (a, b)
-        numbered, many = self.vocabulary.number_all(*sides, captions=self.kernel.captions)
-        weights = self.kernel.match * self.vocabulary.weights(self.kernel.weights, many)
+        numbered, word_count = self.vocabulary.number_all(*sides, captions=self.kernel.captions)
+        weights = self.kernel.match * self.vocabulary.weights(self.kernel.weights, word_count)
         maps = feature_maps(numbered, weights, self.kernel.length)
         selves = [np.asarray(m.multiply(m).sum(axis=1), dtype=np.float64).reshape(-1) for m in maps]
         return normalised(_product(maps[0], maps[-1], b is None, progress), selves[0], selves[-1])
@@ -117,10 +117,10 @@ def feature_maps(sides: list[Sentences], weights: FloatArray, length: int) -> li
     """One sparse row per document, over the sequences that occur in any set of documents."""
     from scipy.sparse import csr_array
 
-    found = [_sequences(side, weights, length) for side in sides]
-    names, columns = np.unique(np.concatenate([keys for keys, _, _ in found]), return_inverse=True)
+    sequence_sets = [_sequences(side, weights, length) for side in sides]
+    names, columns = np.unique(np.concatenate([keys for keys, _, _ in sequence_sets]), return_inverse=True)
     maps, at = [], 0
-    for side, (keys, values, rows) in zip(sides, found, strict=True):
+    for side, (keys, values, rows) in zip(sides, sequence_sets, strict=True):
         shape = (len(side), max(len(names), 1))
         map_ = csr_array((values, (rows, columns[at : at + len(keys)])), shape=shape)
         map_.sum_duplicates()
@@ -144,15 +144,15 @@ def _sequences(side: Sentences, weights: FloatArray, length: int) -> tuple[IntAr
     return keys, values, np.repeat(document, counts)
 
 
-def _product(a: csr_array, b: csr_array, same: bool, progress: Progress) -> FloatArray:
+def _product(a: csr_array, b: csr_array, is_symmetric: bool, progress: Progress) -> FloatArray:
     """`a @ b.T` as a full table, a block of rows at a time; only one triangle is computed if both are the same."""
     table = np.zeros((a.shape[0], b.shape[0]))
     for low in range(0, len(table), _ROWS):
         block = slice(low, low + _ROWS)
-        across = b[low if same else 0 :].T
-        table[block, low if same else 0 :] = (a[block] @ across).toarray()
+        across = b[low if is_symmetric else 0 :].T
+        table[block, low if is_symmetric else 0 :] = (a[block] @ across).toarray()
         progress(min(low + _ROWS, len(table)), len(table))
-    return mirrored(table) if same else table
+    return mirrored(table) if is_symmetric else table
 
 
 @dataclass(frozen=True)
@@ -199,13 +199,13 @@ class FittedOverlapF1:
         """The F1 between all documents of `a` and `b`, or of `a` with itself."""
         progress = as_progress(progress)
         sides = (a,) if b is None else (a, b)
-        numbered, many = self.vocabulary.number_all(*sides, captions=self.kernel.captions)
-        weights = self.vocabulary.weights(self.kernel.weights, many)
+        numbered, word_count = self.vocabulary.number_all(*sides, captions=self.kernel.captions)
+        weights = self.vocabulary.weights(self.kernel.weights, word_count)
         maps = _occurrences(numbered, np.sqrt(weights))
         sums = [np.asarray(m.multiply(m).sum(axis=1), dtype=np.float64).reshape(-1) for m in maps]
-        both = sums[0][:, None] + sums[-1][None, :]
+        length_sums = sums[0][:, None] + sums[-1][None, :]
         table = 2.0 * _product(maps[0], maps[-1], b is None, progress)
-        return np.divide(table, both, out=np.zeros_like(table), where=both > 0)
+        return np.divide(table, length_sums, out=np.zeros_like(table), where=length_sums > 0)
 
     def state(self) -> dict[str, object]:
         """The state for `from_state`: plain JSON values and arrays."""
@@ -224,16 +224,16 @@ def _occurrences(sides: list[Sentences], weights: FloatArray) -> list[csr_array]
     """Sparse rows in which the n-th occurrence of a word has its own column, so that products count minima."""
     from scipy.sparse import csr_array
 
-    found = []
+    occurrences = []
     for side in sides:
         rows = np.repeat(np.arange(len(side)), np.diff(side.starts[side.documents]))
         order = np.lexsort((side.words, rows))
         rows, words = rows[order], side.words[order].astype(np.int64)
         new = np.flatnonzero(np.concatenate([[True], (np.diff(rows) != 0) | (np.diff(words) != 0)])[: len(words)])
         turn = np.arange(len(words)) - np.repeat(new, np.diff(np.append(new, len(words))))
-        found.append((rows, words, turn * len(weights) + words))
-    width = 1 + max((int(columns.max(initial=0)) for _, _, columns in found), default=0)
+        occurrences.append((rows, words, turn * len(weights) + words))
+    width = 1 + max((int(columns.max(initial=0)) for _, _, columns in occurrences), default=0)
     return [
         csr_array((weights[words], (rows, columns)), shape=(len(side), width))
-        for side, (rows, words, columns) in zip(sides, found, strict=True)
+        for side, (rows, words, columns) in zip(sides, occurrences, strict=True)
     ]

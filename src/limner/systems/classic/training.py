@@ -110,20 +110,20 @@ class GridSearch:
         one = best(self.trials)
         return dict.fromkeys(TASKS, (one,))
 
-    def add(self, pair: KernelPair, found: Directions, measured: list[Trial]) -> None:
+    def add(self, pair: KernelPair, directions: Directions, measured: list[Trial]) -> None:
         """Adds a solution, and drops solutions that no chosen setting needs, since each is as large as a kernel."""
         self.trials += measured
-        self._held[measured[0].setting.solution] = (pair, found)
-        wanted = {s.solution for settings in self.settings.values() for s in settings}
-        self._held = {key: held for key, held in self._held.items() if key in wanted}
+        self._held[measured[0].setting.solution] = (pair, directions)
+        solutions = {s.solution for settings in self.settings.values() for s in settings}
+        self._held = {key: solution for key, solution in self._held.items() if key in solutions}
 
     def spaces(self) -> tuple[Space, ...]:
         """The solutions of the chosen settings, each with the largest number of projections that a setting needs."""
         chosen = [s for settings in self.settings.values() for s in settings]
         spaces = []
-        for key, (pair, found) in self._held.items():
+        for key, (pair, directions) in self._held.items():
             largest = max((s for s in chosen if s.solution == key), key=lambda s: s.n)
-            spaces.append(Space.of(pair, found, largest))
+            spaces.append(Space.of(pair, directions, largest))
         return tuple(spaces)
 
 
@@ -153,25 +153,25 @@ def search(
     progress = as_progress(progress)
     if rows.dev_images is None or rows.dev_texts is None:
         raise LimnerError("a grid search needs the kernels between dev and training items")
-    found = GridSearch(fuse)
-    told = _counting(progress, 1 + len(grid.powers) + len(grid))
-    for power, pair in pairs_of(rows, grid.powers, method=method, rank=rank, precision=precision, progress=told):
+    grid_search = GridSearch(fuse)
+    count_done = _counting(progress, 1 + len(grid.powers) + len(grid))
+    for power, pair in pairs_of(rows, grid.powers, method=method, rank=rank, precision=precision, progress=count_done):
         options: dict[str, Any] = {name: getattr(grid, name) for name in ("kappas", "text_kappas", "ns", "diagonals")}
         for directions, measured in trials(
             pair, dev, raised(rows.dev_images, power), rows.dev_texts, power=power, **options
         ):
-            found.add(pair, directions, measured)
-            told(1)
-    return found
+            grid_search.add(pair, directions, measured)
+            count_done(1)
+    return grid_search
 
 
 def _counting(progress: Progress, total: int) -> Callable[[int], None]:
     """Reports progress in decomposed kernels and solutions, which take about the same time."""
     done = 0
 
-    def count(more: int) -> None:
+    def count(steps: int) -> None:
         nonlocal done
-        done += more
+        done += steps
         progress(done, total)
 
     count(0)
@@ -280,17 +280,23 @@ def _learned(
     documents = documents_of(collection)
     words = kernels[1].fit(documents, **progress_for(kernels[1].fit, stages["texts"]))
     kernel = fit_images(kernels[0], collection, features, progress=stages["words"])
-    held = image_features(kernel, collection.images, features, progress=stages["images"])
-    rows = Rows(kernel(held), words(documents))
+    training_features = image_features(kernel, collection.images, features, progress=stages["images"])
+    rows = Rows(kernel(training_features), words(documents))
     if dev is None:
         spaces, settings = _alone(rows, grid, solving, _counting(stages["solutions"], 3))
     else:
-        seen = image_features(kernel, dev.images, features, progress=stages["dev"])
-        rows = replace(rows, dev_images=kernel(seen, held), dev_texts=words([[t] for t in dev.texts.values], documents))
-        found = search(rows, Dev.of(dev), grid, fuse=fuse, progress=stages["solutions"], **solving)
-        spaces, settings = found.spaces(), found.settings
+        dev_features = image_features(kernel, dev.images, features, progress=stages["dev"])
+        rows = replace(
+            rows,
+            dev_images=kernel(dev_features, training_features),
+            dev_texts=words([[t] for t in dev.texts.values], documents),
+        )
+        grid_search = search(rows, Dev.of(dev), grid, fuse=fuse, progress=stages["solutions"], **solving)
+        spaces, settings = grid_search.spaces(), grid_search.settings
     record, file = TrainedOn.of(collection), features_file(features)
-    return KccaModel(name, kernel, words, held, documents, spaces, settings, trained_on=record, features_file=file)
+    return KccaModel(
+        name, kernel, words, training_features, documents, spaces, settings, trained_on=record, features_file=file
+    )
 
 
 def _stages(
@@ -306,13 +312,13 @@ def _stages(
 
 
 def _alone(
-    rows: Rows, grid: KccaGrid, solving: Mapping[str, Any], told: Callable[[int], None]
+    rows: Rows, grid: KccaGrid, solving: Mapping[str, Any], count_done: Callable[[int], None]
 ) -> tuple[tuple[Space, ...], dict[str, tuple[Setting, ...]]]:
     """The solution for the first setting of a grid, without a dev split."""
-    power, pair = next(pairs_of(rows, grid.powers, progress=told, **solving))
-    other = (grid.text_kappas or grid.kappas)[0]
-    solved = pair.solve(grid.kappas[0], text_kappa=other, diagonal=grid.diagonals[0])
-    told(1)
+    power, pair = next(pairs_of(rows, grid.powers, progress=count_done, **solving))
+    text_kappa = (grid.text_kappas or grid.kappas)[0]
+    solved = pair.solve(grid.kappas[0], text_kappa=text_kappa, diagonal=grid.diagonals[0])
+    count_done(1)
     n = len(solved) if grid.ns is None else min(int(np.max(grid.ns)), len(solved))
-    setting = Setting(grid.kappas[0], n, grid.diagonals[0], power, other)
+    setting = Setting(grid.kappas[0], n, grid.diagonals[0], power, text_kappa)
     return (Space.of(pair, solved, setting),), dict.fromkeys(TASKS, (setting,))

@@ -38,12 +38,12 @@ def nearest_words(points: Whole, words: Whole) -> npt.NDArray[np.int64]:
     centres = words.astype(np.float32)
     # |x - c|^2 is minimal where x.c - |c|^2 / 2 is maximal: one product of (x, 1) with (c, -|c|^2 / 2).
     weights = np.concatenate([centres, -np.einsum("ij,ij->i", centres, centres)[:, None] / 2], axis=1).T
-    found = np.empty(len(points), np.int64)
+    nearest = np.empty(len(points), np.int64)
     for low in range(0, len(points), _AT_ONCE):
         block = np.ones((min(_AT_ONCE, len(points) - low), weights.shape[0]), np.float32)
         block[:, :-1] = points[low : low + _AT_ONCE]
-        np.argmax(block @ weights, axis=1, out=found[low : low + _AT_ONCE])
-    return found
+        np.argmax(block @ weights, axis=1, out=nearest[low : low + _AT_ONCE])
+    return nearest
 
 
 def k_means(points: Whole, k: int, *, seed: int = 0, rounds: int = 30) -> Whole:
@@ -59,8 +59,8 @@ def k_means(points: Whole, k: int, *, seed: int = 0, rounds: int = 30) -> Whole:
         return different
     words, exact = _seeds(points, k, np.random.default_rng(seed)), points.astype(np.int64)
     for _ in range(rounds):
-        found = nearest_words(points, words)
-        moved = _means(exact, found, words)
+        nearest = nearest_words(points, words)
+        moved = _means(exact, nearest, words)
         if np.array_equal(moved, words):
             break
         words = moved
@@ -90,17 +90,19 @@ def _seeds(points: Whole, k: int, rng: np.random.Generator) -> Whole:
     return points[chosen]
 
 
-def _means(points: npt.NDArray[np.int64], found: npt.NDArray[np.int64], words: Whole) -> Whole:
+def _means(points: npt.NDArray[np.int64], nearest: npt.NDArray[np.int64], words: Whole) -> Whole:
     """The rounded mean of each word's points."""
     from scipy.sparse import csr_array
 
-    members = csr_array((np.ones(len(points), np.int64), found, np.arange(len(points) + 1)), (len(points), len(words)))
-    counts = np.bincount(found, minlength=len(words))
+    members = csr_array(
+        (np.ones(len(points), np.int64), nearest, np.arange(len(points) + 1)), (len(points), len(words))
+    )
+    counts = np.bincount(nearest, minlength=len(words))
     sums = members.T @ points
     moved: Whole = ((2 * sums + counts[:, None]) // np.maximum(2 * counts[:, None], 1)).astype(np.uint8)
     lost = np.flatnonzero(counts == 0)
     if len(lost):
-        gaps = ((points - words[found]) ** 2).sum(axis=1)
+        gaps = ((points - words[nearest]) ** 2).sum(axis=1)
         moved[lost] = points[np.argsort(-gaps, kind="stable")[: len(lost)]]
     return moved
 
@@ -137,7 +139,7 @@ class VisualWords:
         *,
         sizes: dict[str, int] | None = None,
         side: int = 192,
-        most: int = IMAGES,
+        max_images: int = IMAGES,
         points: int = POINTS,
         seed: int = 0,
         workers: int | None = None,
@@ -146,10 +148,10 @@ class VisualWords:
         """Learns words from points of images.
 
         Args:
-            images: The images; at most `most` of them are sampled.
+            images: The images; at most `max_images` of them are sampled.
             sizes: Number of words by feature, `WORDS` by default; a feature that is left out is not used.
             side: The shorter side of images, in pixels.
-            most: Maximum number of images to learn from.
+            max_images: Maximum number of images to learn from.
             points: Number of points per image; all if it has fewer.
             seed: Seed for the choice of images, points and initial words.
             workers: Threads; all cores by default.
@@ -158,31 +160,31 @@ class VisualWords:
         progress = as_progress(progress)
         sizes = dict(WORDS) if sizes is None else dict(sizes)
         _refuse_unknown(sizes)
-        if not len(images) or side < 32 or points < 1 or most < 1:
+        if not len(images) or side < 32 or points < 1 or max_images < 1:
             raise LimnerError(
-                f"visual words from {len(images)} images (most={most}, points={points}, side={side}): expected at "
-                "least 1 image, 1 point and a side of 32 pixels"
+                f"visual words from {len(images)} images (max_images={max_images}, points={points}, side={side}): "
+                "expected at least 1 image, 1 point and a side of 32 pixels"
             )
         rng = np.random.default_rng(seed)
-        drawn = np.sort(rng.permutation(len(images))[:most])
+        drawn = np.sort(rng.permutation(len(images))[:max_images])
         seeds = rng.integers(2**32, size=len(drawn))
 
         def work(place: int) -> list[Whole]:
             with images.opened(int(drawn[place])) as opened:
                 image = pixels(opened, side=side)
-            own = np.random.default_rng(seeds[place])
-            return [_some(DESCRIPTORS[name](image).values, points, own) for name in sizes]
+            generator = np.random.default_rng(seeds[place])
+            return [_some(DESCRIPTORS[name](image).values, points, generator) for name in sizes]
 
         with threads(workers) as run:
-            found = list(counted(run(work, range(len(drawn))), 1, len(drawn), progress))
-            joined = [np.concatenate(part) for part in zip(*found, strict=True)]
+            sampled = list(counted(run(work, range(len(drawn))), 1, len(drawn), progress))
+            joined = [np.concatenate(part) for part in zip(*sampled, strict=True)]
             fitted = run(lambda pair: k_means(pair[0], pair[1], seed=seed), zip(joined, sizes.values(), strict=True))
             return cls(dict(zip(sizes, fitted, strict=True)), side)
 
     def count(self, image: Any, grid: int) -> list[npt.NDArray[np.uint16]]:
         """Counts of each feature's words in each cell of a grid over one image: (cells, words) per feature."""
-        held = pixels(image, side=self.side)
-        return [self._count_one(name, held, grid) for name in self.words]
+        image_pixels = pixels(image, side=self.side)
+        return [self._count_one(name, image_pixels, grid) for name in self.words]
 
     def _count_one(self, name: str, image: Pixels, grid: int) -> npt.NDArray[np.uint16]:
         from limner.systems.classic import _pixels
@@ -194,9 +196,9 @@ class VisualWords:
             rows, columns = _every_pixel(height, width)
             _pixels.count_words(self._table.take(places.ravel()), rows, columns, height, width, grid, counts)
         else:
-            seen: Points = DESCRIPTORS[name](image)
-            found = nearest_words(seen.values, self.words[name])
-            _pixels.count_words(found, seen.rows, seen.columns, *seen.size, grid, counts)
+            points: Points = DESCRIPTORS[name](image)
+            nearest = nearest_words(points.values, self.words[name])
+            _pixels.count_words(nearest, points.rows, points.columns, *points.size, grid, counts)
         return counts
 
     @cached_property

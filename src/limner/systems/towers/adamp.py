@@ -47,15 +47,15 @@ class AdamP(torch.optim.Optimizer):
     def step(self, closure: object = None) -> None:  # type: ignore[override]
         """Updates all parameters that have a gradient."""
         for group in self.param_groups:
-            if held := [weights for weights in group["params"] if weights.grad is not None]:
-                self._move(held, group)
+            if trained_weights := [weights for weights in group["params"] if weights.grad is not None]:
+                self._move(trained_weights, group)
 
-    def _move(self, held: list[Tensor], group: dict[str, Any]) -> None:
+    def _move(self, trained_weights: list[Tensor], group: dict[str, Any]) -> None:
         """All parameters at once: a GPU is sent a few large pieces of work, not a dozen for each parameter."""
-        states = [self._state_of(weights) for weights in held]
-        gradients = _gradients(held)
+        states = [self._state_of(weights) for weights in trained_weights]
+        gradients = _gradients(trained_weights)
         means, squares = ([state[name] for state in states] for name in ("mean", "square"))
-        (first, second), rate, shapes = group["betas"], group["lr"], orthogonal(held)
+        (first, second), rate, shapes = group["betas"], group["lr"], orthogonal(trained_weights)
         for state in states:
             state["step"] += 1
         numbers = [float(state["step"]) for state in states]
@@ -68,10 +68,12 @@ class AdamP(torch.optim.Optimizer):
         steps = torch._foreach_div(means, [1 - first**number for number in numbers])
         torch._foreach_div_(steps, spreads)
         turned = [step if shape is None else projected(weights, step, shape)
-                  for weights, step, shape in zip(held, steps, shapes, strict=True)]  # fmt: skip
+                  for weights, step, shape in zip(trained_weights, steps, shapes, strict=True)]  # fmt: skip
         if decay := rate * group["weight_decay"]:
-            torch._foreach_mul_(held, [1 - decay * (1.0 if shape is None else DECAY_SHARE) for shape in shapes])
-        torch._foreach_sub_(held, turned, alpha=rate)
+            torch._foreach_mul_(
+                trained_weights, [1 - decay * (1.0 if shape is None else DECAY_SHARE) for shape in shapes]
+            )
+        torch._foreach_sub_(trained_weights, turned, alpha=rate)
 
     def _state_of(self, weights: Tensor) -> dict[str, Tensor]:
         state: dict[str, Tensor] = self.state[weights]
@@ -94,12 +96,12 @@ def orthogonal(parameters: Sequence[Tensor]) -> list[Shape | None]:
     largest = iter(_angles(angled).tolist() if angled else ())
     chosen: list[Shape | None] = []
     for weights in parameters:
-        below = []
+        orthogonal_shapes = []
         if weights.ndim > 1 and weights.grad is not None:
             shapes, angles = _shapes(weights), next(largest)
-            below = [shape for shape, angle in zip(shapes, angles, strict=True)
+            orthogonal_shapes = [shape for shape, angle in zip(shapes, angles, strict=True)
                      if angle < DELTA / math.sqrt(weights.numel() // shape[0])]  # fmt: skip
-        chosen.append(below[0] if below else None)
+        chosen.append(orthogonal_shapes[0] if orthogonal_shapes else None)
     return chosen
 
 
@@ -114,8 +116,8 @@ def _angles(parameters: Sequence[Tensor]) -> Tensor:
     cosines = torch.cat(dots).abs() / (lengths[0].clamp(min=_EPS) * lengths[1].clamp(min=_EPS))
     by_row = torch._foreach_max(torch.split(cosines, [len(each) for each in weights]))
     norms = [torch.stack(torch._foreach_norm(side)).clamp(min=_EPS) for side in (gradients, weights)]
-    whole = torch.stack([dot.sum() for dot in dots]).abs() / (norms[0] * norms[1])
-    return torch.stack((torch.stack(by_row), whole), dim=1)
+    cosine = torch.stack([dot.sum() for dot in dots]).abs() / (norms[0] * norms[1])
+    return torch.stack((torch.stack(by_row), cosine), dim=1)
 
 
 def _gradients(parameters: Sequence[Tensor]) -> list[Tensor]:
@@ -128,8 +130,8 @@ def projected(weights: Tensor, step: Tensor, shape: Shape) -> Tensor:
     >>> projected(torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 4.0]]), (1, -1))
     tensor([[0., 4.]])
     """
-    held, moved = weights.reshape(shape), step.reshape(shape)
-    unit = held / (held.norm(dim=1, keepdim=True) + _EPS)
+    row_view, moved = weights.reshape(shape), step.reshape(shape)
+    unit = row_view / (row_view.norm(dim=1, keepdim=True) + _EPS)
     turned: Tensor = (moved - unit * (unit * moved).sum(1, keepdim=True)).reshape(weights.shape)
     return turned
 

@@ -111,8 +111,8 @@ class Words(nn.Module):
         if self.pooling == "last" and not self.parts:
             return BranchOutput(self.linear(final))
         parts, filled = self._padded(states)
-        whole = final if self.pooling == "last" else self._pooled(parts, filled)
-        return BranchOutput(self.linear(whole), parts, filled)
+        pooled = final if self.pooling == "last" else self._pooled(parts, filled)
+        return BranchOutput(self.linear(pooled), parts, filled)
 
     def _padded(self, states: PackedSequence) -> tuple[Tensor, Tensor]:
         parts, lengths = pad_packed_sequence(states, batch_first=True)

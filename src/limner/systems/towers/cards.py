@@ -81,9 +81,9 @@ def _measured(trained: Mapping[str, Any]) -> str:
             f"Not evaluated, since there was no dev split. The weights are those of the last epoch, "
             f"{trained['best_epoch']}."
         )
-    told = f"On {trained['dev']}, after epoch {trained['best_epoch']} of {trained['epochs']}, the best one:"
+    heading = f"On {trained['dev']}, after epoch {trained['best_epoch']} of {trained['epochs']}, the best one:"
     rows = [(name, f"{value:.4g}") for name, value in trained["metrics"].items()]
-    return told + "\n\n" + _table(("measure", "value"), rows)
+    return heading + "\n\n" + _table(("measure", "value"), rows)
 
 
 def _table(head: tuple[str, str], rows: Iterable[tuple[object, object]]) -> str:

@@ -33,37 +33,37 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], about: Mapping[str, o
     from safetensors.torch import save_file
 
     target = Path(path)
-    held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    told = json.dumps({"format": FORMAT, **about})
+    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    header = json.dumps({"format": FORMAT, **about})
     with replacing(target) as file:
-        save_file(held, file, {"limner": told, "sha256": fingerprint(held, told)})
+        save_file(contiguous, file, {"limner": header, "sha256": fingerprint(contiguous, header)})
     return target
 
 
-def read(path: str | Path, *, what: str = "checkpoint") -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read(path: str | Path, *, kind: str = "checkpoint") -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Reads a file written by `write`; refuses a damaged, truncated or foreign file.
 
     Args:
         path: The file.
-        what: Expected kind of file; only used in messages.
+        kind: Expected kind of file; only used in messages.
     """
     from safetensors import safe_open
 
-    refuse_irregular(path, what=what)
+    refuse_irregular(path, what=kind)
     if not Path(path).is_file():
-        raise LimnerError(f"no {what} {path}: expected a .safetensors file")
-    with damage_told(path, what=what, mend=_MEND), safe_open(path, framework="pt") as archive:
+        raise LimnerError(f"no {kind} {path}: expected a .safetensors file")
+    with damage_told(path, what=kind, mend=_MEND), safe_open(path, framework="pt") as archive:
         about = archive.metadata() or {}
         tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118  # it is no mapping
     if "limner" not in about or "sha256" not in about:
-        raise LimnerError(f"{what} {path} was not written by limner: it lacks 'limner' and 'sha256' in its header")
-    with damage_told(path, what=what, mend=_MEND):
+        raise LimnerError(f"{kind} {path} was not written by limner: it lacks 'limner' and 'sha256' in its header")
+    with damage_told(path, what=kind, mend=_MEND):
         if fingerprint(tensors, about["limner"]) != about["sha256"]:
-            raise LimnerError(f"{what} {path} is damaged: its contents do not match its fingerprint; {_MEND}")
-        told: dict[str, object] = parse_json(about["limner"], where=f"{what} {path}")
-        if told["format"] != FORMAT:
-            raise LimnerError(f"{what} {path} has format {told['format']}: this limner reads format {FORMAT}")
-    return tensors, told
+            raise LimnerError(f"{kind} {path} is damaged: its contents do not match its fingerprint; {_MEND}")
+        header: dict[str, object] = parse_json(about["limner"], where=f"{kind} {path}")
+        if header["format"] != FORMAT:
+            raise LimnerError(f"{kind} {path} has format {header['format']}: this limner reads format {FORMAT}")
+    return tensors, header
 
 
 _MEND = "restore a good copy, or remove it and train again"
@@ -78,7 +78,7 @@ def fingerprint(tensors: Mapping[str, Tensor], about: str) -> str:
     False
     """
     ordered = ((name, tensors[name].contiguous()) for name in sorted(tensors))
-    parts = ((name, _type(held), tuple(held.shape), _bytes(held)) for name, held in ordered)
+    parts = ((name, _type(tensor), tuple(tensor.shape), _bytes(tensor)) for name, tensor in ordered)
     return sha256_of(parts, about)
 
 
@@ -92,8 +92,8 @@ def _bytes(tensor: Tensor) -> object:
 
 def short_fingerprint(module: nn.Module, about: str) -> str:
     """The beginning of the fingerprint of a module's weights: enough to identify a model."""
-    held = {name: tensor.detach().cpu() for name, tensor in module.state_dict().items()}
-    return fingerprint(held, about)[:16]
+    weights = {name: tensor.detach().cpu() for name, tensor in module.state_dict().items()}
+    return fingerprint(weights, about)[:16]
 
 
 def arrays(module: nn.Module) -> Arrays:
@@ -103,7 +103,7 @@ def arrays(module: nn.Module) -> Arrays:
 
 def fill(module: nn.Module, saved: SavedModel) -> None:
     """Loads the weights of a saved model into a module; refuses mismatched weights."""
-    weights = {name: torch.from_numpy(np.array(held)) for name, held in saved.weights.items()}
+    weights = {name: torch.from_numpy(np.array(array)) for name, array in saved.weights.items()}
     with damage_told(saved.folder, what="model whose weights fit its config.json", mend="save the model again"):
         module.load_state_dict(weights)
 

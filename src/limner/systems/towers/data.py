@@ -52,8 +52,8 @@ class Packing:
         """Packs these texts, longest first."""
         lengths = tokens.lengths[rows]
         reached = np.arange(lengths[0])[:, None] < lengths[None, :]
-        step, which = np.nonzero(reached)
-        return cls(tokens.starts[rows[which]] + step, reached.sum(axis=1))
+        step, column = np.nonzero(reached)
+        return cls(tokens.starts[rows[column]] + step, reached.sum(axis=1))
 
 
 class PairIndex:
@@ -113,8 +113,8 @@ class TrainingPairs(PairIndex):
         super().__init__(collection, device=device)
         self.texts = texts
         self.features = features.to(device) if features.ndim == 2 or _fits(features, device) else features
-        held = texts.flat if isinstance(texts, Tokens) else np.array(texts, dtype=np.float32)
-        self.held = torch.from_numpy(held).to(device)
+        values = texts.flat if isinstance(texts, Tokens) else np.array(texts, dtype=np.float32)
+        self.held = torch.from_numpy(values).to(device)
 
     def images(self, rows: Tensor) -> Tensor:
         """These images on the device."""
@@ -156,12 +156,13 @@ class Batches:
 
     def epoch(self, number: int, start: int = 0) -> Iterator[TowersBatch]:
         """The batches of an epoch, starting with number `start`; the order is copied to the device once."""
-        whole = self._order(number)
+        ordered_batches = self._order(number)
         images, texts = (
-            torch.from_numpy(of[whole]).to(self.pairs.device) for of in (self.pairs.image_of, self.pairs.text_of)
+            torch.from_numpy(of[ordered_batches]).to(self.pairs.device)
+            for of in (self.pairs.image_of, self.pairs.text_of)
         )
         share = self.group.share(self._size)
-        readers = self._readers(self.pairs.text_of[whole[start:, share]])
+        readers = self._readers(self.pairs.text_of[ordered_batches[start:, share]])
         for number, read in enumerate(readers, start=start):
             features = self.pairs.images(images[number, share])
             yield TowersBatch(features, read, self.pairs.positives(images[number], texts[number]))

@@ -61,28 +61,28 @@ class Group:
         """
         if self.size == 1:
             return
-        given = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
-        flat = torch.cat([g.ravel() for g in given])
+        gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
+        flat = torch.cat([g.ravel() for g in gradients])
         dist.all_reduce(flat)
         flat /= self.size
-        for parameter, part in zip(parameters, torch.split(flat, [g.numel() for g in given]), strict=True):
+        for parameter, part in zip(parameters, torch.split(flat, [g.numel() for g in gradients]), strict=True):
             parameter.grad = part.view_as(parameter)
 
     def agree(self, value: object) -> Any:
         """Broadcasts a value from the main process."""
         if self.size == 1:
             return value
-        told = [value]
-        dist.broadcast_object_list(told, src=0)
-        return told[0]
+        values = [value]
+        dist.broadcast_object_list(values, src=0)
+        return values[0]
 
     def everyone(self, value: Value) -> list[Value]:
         """Gathers a value from every process, by rank."""
         if self.size == 1:
             return [value]
-        told = [value] * self.size
-        dist.all_gather_object(told, value)
-        return told
+        values = [value] * self.size
+        dist.all_gather_object(values, value)
+        return values
 
 
 def joined(device: torch.device) -> Group:
@@ -108,6 +108,6 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        whole = gradients[0].contiguous()
-        dist.all_reduce(whole)
-        return whole[context.rank * context.rows : (context.rank + 1) * context.rows], None, None
+        flat = gradients[0].contiguous()
+        dist.all_reduce(flat)
+        return flat[context.rank * context.rows : (context.rank + 1) * context.rows], None, None

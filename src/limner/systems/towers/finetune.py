@@ -52,9 +52,9 @@ def finetune(
     """
     start: FinetunedModel | None = initial(options.get("init_from"), FinetunedModel)
     if start is not None:
-        options = continued(options, start.settings["tuning"], own=["encoder"])
+        options = continued(options, start.settings["tuning"], own_options=["encoder"])
     defaults = DEFAULTS | {"learning_rate": LEARNING_RATES.get(str(options.get("mode", "lora")), 1e-3)}
-    tuning, margin, training = split(options, Tuning, Margin, Training, what="finetune", defaults=defaults)
+    tuning, margin, training = split(options, Tuning, Margin, Training, owner="finetune", defaults=defaults)
     plan = TuningPlan(_base(tuning, start), tuning, margin, training, start)
     device = device_named(training.device)
     group = joined(device)
@@ -137,19 +137,19 @@ class FinetuneTask:
         """Settings that must be the same when a run is resumed: pretrained model, trained weights, loss and pairs."""
         groups = self.plan.groups()
         start = None if self.plan.start is None else self.plan.start.fingerprint
-        told = {"system": KIND, **groups["tuning"], **groups["margin"], "init_from": start}
-        return {**told, "encoder": self.towers.encoder.identity, "pairs": len(self.pairs)}
+        identity = {"system": KIND, **groups["tuning"], **groups["margin"], "init_from": start}
+        return {**identity, "encoder": self.towers.encoder.identity, "pairs": len(self.pairs)}
 
     def batches(self, epoch: int, start: int) -> Iterator[TuningBatch]:
         """The batches of an epoch, starting with a given number; their order depends only on seed and epoch."""
         order = randomness.order(len(self.pairs), seed=self.plan.training.seed, epoch=epoch)
-        whole = order[: self.steps * self.size].reshape(self.steps, self.size)[start:]
+        drawn = order[: self.steps * self.size].reshape(self.steps, self.size)[start:]
         share = self.group.share(self.size)
-        sides = [self.pairs.image_of[whole], self.pairs.text_of[whole]]
+        sides = [self.pairs.image_of[drawn], self.pairs.text_of[drawn]]
         read = (side.batches(list(rows[:, share])) for side, rows in zip(self._sides, sides, strict=True))
         for rows, columns, images, texts in zip(*sides, *read, strict=True):
-            both = (torch.from_numpy(each).to(self.pairs.device) for each in (rows, columns))
-            yield TuningBatch(images, texts, self.pairs.positives(*both))
+            sides_on_device = (torch.from_numpy(each).to(self.pairs.device) for each in (rows, columns))
+            yield TuningBatch(images, texts, self.pairs.positives(*sides_on_device))
 
     def loss(self, batch: TuningBatch) -> Tensor:
         """The loss of the whole batch; this process encodes its share."""
@@ -166,8 +166,8 @@ class FinetuneTask:
             return {}
         encode = self.towers.image_vectors, self.towers.text_vectors
         items = self.dev.images, self.dev.texts
-        found = [_encoded(*each) for each in zip(self._held, encode, items, strict=True)]
-        return recalls(Scores.from_embeddings(*found), self.dev)
+        embeddings = [_encoded(*each) for each in zip(self._held, encode, items, strict=True)]
+        return recalls(Scores.from_embeddings(*embeddings), self.dev)
 
     def _read(self, items: Items) -> RowBatches:
         """Items as input for the module."""

@@ -76,8 +76,8 @@ class FinetunedModel:
         self.module.eval()
         rows = torch.from_numpy(np.array(self.module.encoder.encode(items, progress=progress)))
         with torch.inference_mode():
-            found = torch.nn.functional.normalize(mapped(rows.to(device_of(self.module))), dim=-1)
-        return Embeddings(items.ids, as_array(found))
+            vectors = torch.nn.functional.normalize(mapped(rows.to(device_of(self.module))), dim=-1)
+        return Embeddings(items.ids, as_array(vectors))
 
     def to(self, device: str) -> FinetunedModel:
         """The same model, moved to another device."""
@@ -105,11 +105,11 @@ class FinetunedModel:
             "trained": dict(self.trained),
         }
         content, weights = {**config, **saved_record(self.trained_on)}, checkpoints.arrays(self.module)
-        return model_store.write(path, KIND, content, weights=weights, beside=partial(self._beside, config))
+        return model_store.write(path, KIND, content, weights=weights, beside=partial(self._write_card, config))
 
-    def _beside(self, config: Mapping[str, object], folder: Path) -> None:
-        told = cards.card(config, about=ABOUT.format(self.module.mode), learned=self.module.trained_count)
-        write_text(folder / cards.CARD, told)
+    def _write_card(self, config: Mapping[str, object], folder: Path) -> None:
+        text = cards.card(config, about=ABOUT.format(self.module.mode), learned=self.module.trained_count)
+        write_text(folder / cards.CARD, text)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", trust: bool = False) -> FinetunedModel:
@@ -124,7 +124,7 @@ class FinetunedModel:
         config = saved.content
         with damage_told(path, what="saved model", mend="save it again"):
             groups = config["settings"]
-            tuning = settings(Tuning, groups["tuning"], what=KIND)
+            tuning = settings(Tuning, groups["tuning"], owner=KIND)
             saved.refuse_larger({"rank": tuning.rank})
             base = load_source(config["encoder"], option="encoder", trust=trust)
             if not isinstance(base, EncodedVectors):
@@ -146,7 +146,7 @@ def rebuilt(base: EncodedVectors, tuning: Tuning, groups: Mapping[str, Any], *, 
 
     losses.loss(groups["margin"]["loss"], trusted=trust)  # refuses the name of a loss that is not limner's own
     with randomness.seeded(0):
-        return TunedTowers(tunable(base.encoder), tuning, settings(Margin, groups["margin"], what=KIND).function())
+        return TunedTowers(tunable(base.encoder), tuning, settings(Margin, groups["margin"], owner=KIND).function())
 
 
 def place_on(module: TunedTowers, device: torch.device) -> TunedTowers:

@@ -158,8 +158,8 @@ class _Run:
         self.optimiser.step()
         self.state.step += 1
         self.state.loss += loss.detach()
-        done, shown = self.state.epoch * self.task.steps + self.state.step, f"epoch {self.state.epoch + 1}"
-        self.live.step(done, f"{shown}/{self.training.epochs}", loss.detach())
+        done, label = self.state.epoch * self.task.steps + self.state.step, f"epoch {self.state.epoch + 1}"
+        self.live.step(done, f"{label}/{self.training.epochs}", loss.detach())
         if (
             self.training.checkpoint_every
             and self.state.step % self.training.checkpoint_every == 0
@@ -188,8 +188,8 @@ class _Run:
     def _compare(self, value: float) -> None:
         """Keeps these weights if they are the best so far, or if there is no metric."""
         if value > self.state.best_value or math.isnan(value):
-            held = self.task.module.state_dict()
-            self.state.best = {name: tensor.detach().clone() for name, tensor in held.items()}
+            weights = self.task.module.state_dict()
+            self.state.best = {name: tensor.detach().clone() for name, tensor in weights.items()}
             self.state.best_epoch = self.state.epoch
             self.state.best_value = self.state.best_value if math.isnan(value) else value
 
@@ -212,10 +212,10 @@ class _Run:
 
     def _fixed(self) -> dict[str, object]:
         """Settings that must be the same when the run is resumed."""
-        how = {name: value for name, value in asdict(self.training).items() if name not in CHANGEABLE}
-        how |= {"epochs": self.training.epochs} if self.training.schedule == "cosine" else {}
+        fixed = {name: value for name, value in asdict(self.training).items() if name not in CHANGEABLE}
+        fixed |= {"epochs": self.training.epochs} if self.training.schedule == "cosine" else {}
         shape = {"steps": self.task.steps, "processes": self.group.size}
-        return {**how, **getattr(self.task, "settings", {}), **shape}
+        return {**fixed, **getattr(self.task, "settings", {}), **shape}
 
     def _resume(self) -> None:
         """Continues from the checkpoint in the folder, if there is one."""
@@ -234,15 +234,15 @@ class _Run:
 
     def _refuse_other(self, path: Path, about: Mapping[str, Any]) -> None:
         """Refuses a checkpoint of another run."""
-        here = self._fixed()
-        there = {
+        current = self._fixed()
+        stored = {
             **asdict(Training()),
             **about["settings"],
         }  # defaults for settings that the checkpoint does not have
-        for name, value in here.items():
-            if there.get(name) != value:
+        for name, value in current.items():
+            if stored.get(name) != value:
                 raise LimnerError(
-                    f"checkpoint {path} was made with {name}={there.get(name)}, this run has {value}: use another "
+                    f"checkpoint {path} was made with {name}={stored.get(name)}, this run has {value}: use another "
                     "folder, remove the checkpoint, or train with the setting it was made with"
                 )
 
@@ -259,9 +259,9 @@ def _moments(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     return {f"{number}/{name}": tensor for number, each in state.items() for name, tensor in each.items()}
 
 
-def _set_moments(optimiser: torch.optim.Optimizer, kept: Mapping[str, Tensor], device: torch.device) -> None:
-    held: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in kept.items():
-        number, _, what = name.partition("/")
-        held.setdefault(int(number), {})[what] = tensor.to(device)
-    optimiser.load_state_dict({"state": held, "param_groups": optimiser.state_dict()["param_groups"]})
+def _set_moments(optimiser: torch.optim.Optimizer, moments: Mapping[str, Tensor], device: torch.device) -> None:
+    by_parameter: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in moments.items():
+        number, _, moment = name.partition("/")
+        by_parameter.setdefault(int(number), {})[moment] = tensor.to(device)
+    optimiser.load_state_dict({"state": by_parameter, "param_groups": optimiser.state_dict()["param_groups"]})

@@ -74,17 +74,22 @@ class ImagePairScorer(ABC):
     ) -> Float32:
         """One number per pair of an image (file, bytes, Pillow image, array) and a text, higher is better."""
         progress = as_progress(progress)
-        which, images = _distinct(queries)
-        order = np.argsort(which, kind="stable")
+        image_of, images = _distinct(queries)
+        order = np.argsort(image_of, kind="stable")
         out = np.empty(len(order), dtype=np.float32)
-        seen: dict[int, object] = {}
+        encoded_images: dict[int, object] = {}
         for low in range(0, len(order), self.batch_size):
             rows = order[low : low + self.batch_size]
-            seen = {n: seen[n] if n in seen else self._opened(images[n], n) for n in np.unique(which[rows]).tolist()}
+            encoded_images = {
+                n: encoded_images[n] if n in encoded_images else self._opened(images[n], n)
+                for n in np.unique(image_of[rows]).tolist()
+            }
             with torch.inference_mode(), torch.autocast(self.device.type, self.number_type or torch.bfloat16,
                                                         enabled=self.number_type is not None):  # fmt: skip
-                made = self.batch([seen[n] for n in which[rows].tolist()], [str(candidates[r]) for r in rows])
-            out[rows] = made.float().cpu().numpy()
+                scores = self.batch(
+                    [encoded_images[n] for n in image_of[rows].tolist()], [str(candidates[r]) for r in rows]
+                )
+            out[rows] = scores.float().cpu().numpy()
             progress(low + len(rows), len(order))
         return out
 
@@ -105,14 +110,14 @@ def _distinct(images: Sequence[object]) -> tuple[IntArray, list[object]]:
     """The index of each image among the distinct images, and these; equal paths or the same object count as equal."""
     numbers: dict[object, int] = {}
     values: list[object] = []
-    which = []
+    image_of = []
     for image in images:
         key = image if isinstance(image, (str, Path, bytes)) else id(image)
         if key not in numbers:
             numbers[key] = len(values)
             values.append(image)
-        which.append(numbers[key])
-    return np.array(which, dtype=np.int64), values
+        image_of.append(numbers[key])
+    return np.array(image_of, dtype=np.int64), values
 
 
 class ItmScorer(ImagePairScorer):
@@ -146,35 +151,37 @@ class ItmScorer(ImagePairScorer):
     def read(self, image: object) -> Tensor:
         """The states of the image's patches."""
         pixels = torch.as_tensor(self.processor(images=image, return_tensors="pt")["pixel_values"])
-        found: Tensor = self.model.vision_model(pixel_values=pixels.to(self.device)).last_hidden_state[0]
-        return found
+        states: Tensor = self.model.vision_model(pixel_values=pixels.to(self.device)).last_hidden_state[0]
+        return states
 
     def batch(self, images: list[Tensor], texts: list[str]) -> Tensor:
         """The logit of "match" minus that of "no match"."""
         count_texts(self.tokenizer, texts, limit=self.max_tokens)
-        how = {"padding": True, "truncation": True, "max_length": self.max_tokens, "return_tensors": "pt"}
-        given = self.tokenizer(texts, **how).to(self.device)
+        options = {"padding": True, "truncation": True, "max_length": self.max_tokens, "return_tensors": "pt"}
+        tokens = self.tokenizer(texts, **options).to(self.device)
         states = torch.stack(images)
-        there = torch.ones(states.shape[:2], dtype=torch.long, device=self.device)
+        image_mask = torch.ones(states.shape[:2], dtype=torch.long, device=self.device)
         head = self._two if self.two else self._one
-        logits = head(given["input_ids"], given["attention_mask"], states, there).float()
+        logits = head(tokens["input_ids"], tokens["attention_mask"], states, image_mask).float()
         return logits[:, 1] - logits[:, 0]
 
-    def _one(self, tokens: Tensor, mask: Tensor, states: Tensor, there: Tensor) -> Tensor:
-        seen = {"encoder_hidden_states": states, "encoder_attention_mask": there}
-        read = self.model.text_encoder(input_ids=tokens, attention_mask=mask, **seen).last_hidden_state
-        found: Tensor = self.model.itm_head(read[:, 0])
-        return found
+    def _one(self, tokens: Tensor, mask: Tensor, states: Tensor, image_mask: Tensor) -> Tensor:
+        image_inputs = {"encoder_hidden_states": states, "encoder_attention_mask": image_mask}
+        read = self.model.text_encoder(input_ids=tokens, attention_mask=mask, **image_inputs).last_hidden_state
+        logits: Tensor = self.model.itm_head(read[:, 0])
+        return logits
 
-    def _two(self, tokens: Tensor, mask: Tensor, states: Tensor, there: Tensor) -> Tensor:
+    def _two(self, tokens: Tensor, mask: Tensor, states: Tensor, image_mask: Tensor) -> Tensor:
         queries = self.model.query_tokens.expand(len(tokens), -1, -1)
         count = queries.shape[1]
-        whole = torch.cat([mask.new_ones(len(mask), count), mask], dim=1)
-        seen = {"encoder_hidden_states": states, "encoder_attention_mask": there}
-        given = self.model.embeddings(input_ids=tokens, query_embeds=queries)
-        read = self.model.qformer(query_embeds=given, query_length=count, attention_mask=whole, **seen)
-        found: Tensor = self.model.itm_head(read.last_hidden_state[:, :count].to(self.model.itm_head.weight.dtype))
-        return found.mean(dim=1)
+        joint_mask = torch.cat([mask.new_ones(len(mask), count), mask], dim=1)
+        image_inputs = {"encoder_hidden_states": states, "encoder_attention_mask": image_mask}
+        embeddings = self.model.embeddings(input_ids=tokens, query_embeds=queries)
+        read = self.model.qformer(
+            query_embeds=embeddings, query_length=count, attention_mask=joint_mask, **image_inputs
+        )
+        logits: Tensor = self.model.itm_head(read.last_hidden_state[:, :count].to(self.model.itm_head.weight.dtype))
+        return logits.mean(dim=1)
 
 
 class ImageCrossEncoder(ImagePairScorer):
@@ -217,7 +224,7 @@ class ImageCrossEncoder(ImagePairScorer):
     def batch(self, images: list[Any], texts: list[str]) -> Tensor:
         """The logit of the only label, or the log-odds of the second."""
         count_texts(self.model.tokenizer, texts, limit=self.model.max_seq_length)
-        found: Tensor = self.model.predict(
+        scores: Tensor = self.model.predict(
             list(zip(images, texts, strict=True)),
             prompt=self.prompt,
             batch_size=self.batch_size,
@@ -225,4 +232,4 @@ class ImageCrossEncoder(ImagePairScorer):
             show_progress_bar=False,
             convert_to_tensor=True,
         )
-        return found if found.ndim == 1 else found[:, 1] - found[:, 0]
+        return scores if scores.ndim == 1 else scores[:, 1] - scores[:, 0]

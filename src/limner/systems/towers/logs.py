@@ -105,9 +105,9 @@ class Live:
         self.dev = ""
         self._said = 0.0
         self._bar: Any = None
-        self._progress = SILENT if quiet else progress if progress is not SILENT else self._own()
+        self._progress = SILENT if quiet else progress if progress is not SILENT else self._terminal_progress()
 
-    def _own(self) -> Progress:
+    def _terminal_progress(self) -> Progress:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
@@ -123,17 +123,17 @@ class Live:
 
     def step(self, done: int, epoch: str, loss: Tensor | float) -> None:
         """Records a step; the loss is read only from time to time, since reading it waits for the GPU."""
-        now = time.monotonic()
-        if self._progress is SILENT or (now - self._said < _SECONDS and done < self.steps):
+        time_now = time.monotonic()
+        if self._progress is SILENT or (time_now - self._said < _SECONDS and done < self.steps):
             return
-        self._said = now
+        self._said = time_now
         self._progress(done, self.steps)
         self._note(f"{epoch} loss {float(loss):.3f}{self.dev}")
 
     def epoch(self, measured: Row) -> None:
         """Records the metrics of an epoch."""
-        shown = [f"{name} {value:.1f}" for name, value in measured.items() if _is_headline(name)]
-        self.dev = f", dev {', '.join(shown)}" if shown else ""
+        headlines = [f"{name} {value:.1f}" for name, value in measured.items() if _is_headline(name)]
+        self.dev = f", dev {', '.join(headlines)}" if headlines else ""
 
     def _note(self, text: str) -> None:
         if self._bar is not None:

@@ -72,7 +72,7 @@ def semi_hard(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> T
     >>> round(float(semi_hard(scores, torch.eye(3, dtype=torch.bool))), 3)  # 0.4 counts, 0.6 is too hard
     0.1
     """
-    return _summed(_below, scores, positives, margin)
+    return _summed(_below_positive, scores, positives, margin)
 
 
 def knn_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN, k: int = 3) -> Tensor:
@@ -131,8 +131,8 @@ def loss(
     if isinstance(name, str):
         name, options = LOSSES.parsed(name, options)
     function = name if callable(name) else LOSSES.find(name, trusted=trusted)
-    what = f"loss {name if isinstance(name, str) else LOSSES.name_of(name)!r}"
-    return partial(function, **checked(function, {"margin": margin, **options}, what=what, filled=LOSSES.filled))
+    loss_name = f"loss {name if isinstance(name, str) else LOSSES.name_of(name)!r}"
+    return partial(function, **checked(function, {"margin": margin, **options}, what=loss_name, filled=LOSSES.filled))
 
 
 _Choice = Callable[[Tensor, Tensor, float], Tensor]
@@ -143,9 +143,9 @@ def _summed(choice: _Choice, scores: Tensor, positives: Tensor, margin: float) -
     """Applies a choice of negatives in both directions and sums the losses."""
     _refuse_unfit(scores, positives)
     rows, columns = positives.nonzero(as_tuple=True)
-    held = scores[rows, columns]
+    pair_scores = scores[rows, columns]
     negatives = scores.masked_fill(positives, -torch.inf)
-    return choice(held, negatives[rows], margin) + choice(held, negatives.T[columns], margin)
+    return choice(pair_scores, negatives[rows], margin) + choice(pair_scores, negatives.T[columns], margin)
 
 
 def _nearest(scores: Tensor, positives: Tensor, margin: float, *, k: int) -> Tensor:
@@ -175,26 +175,26 @@ def _refuse_unfit(scores: Tensor, positives: Tensor) -> None:
         )
 
 
-def _violations(held: Tensor, negatives: Tensor, margin: float) -> Tensor:
-    return (margin - held[:, None] + negatives).clamp(min=0)
+def _violations(pair_scores: Tensor, negatives: Tensor, margin: float) -> Tensor:
+    return (margin - pair_scores[:, None] + negatives).clamp(min=0)
 
 
-def _all(held: Tensor, negatives: Tensor, margin: float) -> Tensor:
-    return _violations(held, negatives, margin).sum()
+def _all(pair_scores: Tensor, negatives: Tensor, margin: float) -> Tensor:
+    return _violations(pair_scores, negatives, margin).sum()
 
 
-def _below(held: Tensor, negatives: Tensor, margin: float) -> Tensor:
-    kept = negatives < held[:, None]  # pairs beyond the margin have no loss anyway
-    return (_violations(held, negatives, margin) * kept).sum()
+def _below_positive(pair_scores: Tensor, negatives: Tensor, margin: float) -> Tensor:
+    is_below_positive = negatives < pair_scores[:, None]  # pairs beyond the margin have no loss anyway
+    return (_violations(pair_scores, negatives, margin) * is_below_positive).sum()
 
 
-def _standing_out(held: Tensor, negatives: Tensor, margin: float) -> Tensor:
-    ordered = _violations(held, negatives, margin).sort(dim=1, descending=True).values
+def _standing_out(pair_scores: Tensor, negatives: Tensor, margin: float) -> Tensor:
+    ordered = _violations(pair_scores, negatives, margin).sort(dim=1, descending=True).values
     with torch.no_grad():
         squares = ordered.square().sum(1, keepdim=True)
         k = (ordered.sum(1, keepdim=True).square() / squares.clamp(min=1e-12)).round().clamp(min=1)
-        kept = torch.arange(ordered.shape[1], device=ordered.device) < k
-    return (ordered * kept / k).sum()
+        in_top_k = torch.arange(ordered.shape[1], device=ordered.device) < k
+    return (ordered * in_top_k / k).sum()
 
 
 def mean_cosine(vectors: Tensor) -> float:

@@ -68,17 +68,17 @@ class AttentionHeads(nn.Module):
         self.map = nn.Linear(parts, embedding_dim) if parts else nn.Linear(embedding_dim, heads * embedding_dim)
         self.norm = nn.LayerNorm(embedding_dim)
 
-    def forward(self, seen: BranchOutput) -> Compared:
+    def forward(self, output: BranchOutput) -> Compared:
         """Unit vectors and their views, items by heads by dimensions."""
-        views = torch.sigmoid(self._views(seen))
-        return normalize(self.norm(seen.whole[:, None] + views), dim=-1), views
+        views = torch.sigmoid(self._views(output))
+        return normalize(self.norm(output.whole[:, None] + views), dim=-1), views
 
-    def _views(self, seen: BranchOutput) -> Tensor:
-        if self.attend is None or seen.parts is None or seen.filled is None:
-            mapped: Tensor = self.map(seen.whole)
+    def _views(self, output: BranchOutput) -> Tensor:
+        if self.attend is None or output.parts is None or output.filled is None:
+            mapped: Tensor = self.map(output.whole)
             return mapped.view(len(mapped), self.heads, -1)
-        weights = self.attend(seen.parts).masked_fill(~seen.filled[..., None], -torch.inf).softmax(1)
-        looked: Tensor = self.map(weights.transpose(1, 2) @ seen.parts)
+        weights = self.attend(output.parts).masked_fill(~output.filled[..., None], -torch.inf).softmax(1)
+        looked: Tensor = self.map(weights.transpose(1, 2) @ output.parts)
         return looked
 
 
@@ -114,13 +114,13 @@ class ManyVectors(nn.Module):
 
     def image_vectors(self, rows: object) -> Compared:
         """Vectors and views of the heads."""
-        seen: Compared = self.image_heads(self.images(rows))
-        return seen
+        vectors: Compared = self.image_heads(self.images(rows))
+        return vectors
 
     def text_vectors(self, rows: object) -> Compared:
         """Vectors and views of the heads."""
-        seen: Compared = self.text_heads(self.texts(rows))
-        return seen
+        vectors: Compared = self.text_heads(self.texts(rows))
+        return vectors
 
     def objective(self, images: Compared, texts: Compared, positives: Tensor) -> Tensor:
         """Multiple-instance margin loss, diversity and discrepancy."""
@@ -204,8 +204,8 @@ class Probabilistic(nn.Module):
         """Means, logarithms of variances, and samples (in training)."""
         return self._drawn(self.texts(rows).whole, self.text_spread)
 
-    def _drawn(self, whole: Tensor, spread: nn.Module) -> Compared:
-        mean = normalize(whole, dim=-1)
+    def _drawn(self, vectors: Tensor, spread: nn.Module) -> Compared:
+        mean = normalize(vectors, dim=-1)
         log = spread(mean)  # normalised, so that no Adam step changes a variance too much
         if not self.training:
             return mean, log

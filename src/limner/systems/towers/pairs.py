@@ -53,17 +53,17 @@ class Template:
     def of(cls, tokenizer: Any) -> Template:
         """Derives the template from an example."""
         one = tokenizer("a", add_special_tokens=False)["input_ids"]
-        made = tokenizer("a", "a", return_token_type_ids=True)
-        ids, types = list(made["input_ids"]), list(made["token_type_ids"])
+        example = tokenizer("a", "a", return_token_type_ids=True)
+        ids, types = list(example["input_ids"]), list(example["token_type_ids"])
         width = len(one)
         starts = [at for at in range(len(ids) - width + 1) if ids[at : at + width] == one]
         if len(starts) < 2:
             raise LimnerError(f"{type(tokenizer).__name__} joins two texts in a way that is not supported")
         first, second = starts[0], starts[-1]
         cut = [ids[:first], ids[first + width : second], ids[second + width :]]
-        kept = types[:first], types[first], types[first + width : second], types[second], types[second + width :]
-        held = tuple(kept[0]), kept[1], tuple(kept[2]), kept[3], tuple(kept[4])
-        return cls(tuple(cut[0]), tuple(cut[1]), tuple(cut[2]), held)
+        segments = types[:first], types[first], types[first + width : second], types[second], types[second + width :]
+        as_tuples = tuple(segments[0]), segments[1], tuple(segments[2]), segments[3], tuple(segments[4])
+        return cls(tuple(cut[0]), tuple(cut[1]), tuple(cut[2]), as_tuples)
 
     @property
     def marks(self) -> int:
@@ -77,16 +77,16 @@ class Template:
         return tokens, [*before, *([a] * len(first)), *between, *([b] * len(second)), *after]
 
 
-def cut_lengths(first: IntArray, second: IntArray, most: int) -> tuple[IntArray, IntArray]:
+def cut_lengths(first: IntArray, second: IntArray, limit: int) -> tuple[IntArray, IntArray]:
     """How many tokens of each text are kept if the pair is too long ("longest first").
 
     >>> cut_lengths(np.array([3, 9, 9]), np.array([4, 2, 9]), 8)
     (array([3, 6, 4]), array([4, 2, 4]))
     """
     short, long = np.minimum(first, second), np.maximum(first, second)
-    long = np.where(short > most, short, np.maximum(short, most - short).clip(max=long))
-    over = short + long > most
-    short, long = np.where(over, most // 2, short), np.where(over, most // 2 + most % 2, long)
+    long = np.where(short > limit, short, np.maximum(short, limit - short).clip(max=long))
+    over = short + long > limit
+    short, long = np.where(over, limit // 2, short), np.where(over, limit // 2 + limit % 2, long)
     return np.where(first > second, long, short), np.where(first > second, short, long)
 
 
@@ -116,8 +116,8 @@ class PairReader:
 
     def pairs(self, first: Sequence[str], second: Sequence[str]) -> Pairs:
         """Pairs with known lengths, whose tokens are computed on demand."""
-        both = self.texts([*first, *second])
-        return Pairs(self.template, both[: len(first)], both[len(first) :], self.max_tokens)
+        tokens = self.texts([*first, *second])
+        return Pairs(self.template, tokens[: len(first)], tokens[len(first) :], self.max_tokens)
 
 
 class Pairs:
@@ -134,10 +134,10 @@ class Pairs:
         self, template: Template, first: Sequence[list[int]], second: Sequence[list[int]], max_tokens: int
     ) -> None:
         self.template, self.first, self.second = template, first, second
-        whole = [np.fromiter(map(len, side), dtype=np.int64, count=len(side)) for side in (first, second)]
-        self.whole: IntArray = whole[0] + whole[1] + template.marks
+        lengths = [np.fromiter(map(len, side), dtype=np.int64, count=len(side)) for side in (first, second)]
+        self.whole: IntArray = lengths[0] + lengths[1] + template.marks
         """Tokens of each pair before it is cut."""
-        self.kept = cut_lengths(whole[0], whole[1], max_tokens - template.marks)
+        self.kept = cut_lengths(lengths[0], lengths[1], max_tokens - template.marks)
         self.lengths: IntArray = self.kept[0] + self.kept[1] + template.marks
 
     def __len__(self) -> int:
@@ -145,11 +145,11 @@ class Pairs:
 
     def tokens(self, rows: IntArray) -> tuple[list[list[int]], list[list[int]]]:
         """Tokens and segments of these pairs."""
-        made = [
+        joined = [
             self.template.joined(self.first[r][: self.kept[0][r]], self.second[r][: self.kept[1][r]])
             for r in rows.tolist()
         ]
-        return [tokens for tokens, _ in made], [types for _, types in made]
+        return [tokens for tokens, _ in joined], [types for _, types in joined]
 
 
 class CrossEncoderScorer:
@@ -202,8 +202,8 @@ class CrossEncoderScorer:
         """One logit per pair, higher is better."""
         progress = as_progress(progress)
         pairs = self.reader.pairs(queries, candidates)
-        both = zip(queries, candidates, strict=True)
-        count(both, pairs.whole.tolist(), limit=self.reader.max_tokens, kind="pairs")
+        text_pairs = zip(queries, candidates, strict=True)
+        count(text_pairs, pairs.whole.tolist(), limit=self.reader.max_tokens, kind="pairs")
         out = torch.empty(len(pairs), dtype=torch.float32, device=self.device)
         done = 0
         with torch.inference_mode():
@@ -230,8 +230,8 @@ class CrossEncoderScorer:
         sides = {"input_ids": matrix, "attention_mask": filled.astype(np.int64)}
         if "token_type_ids" in self.reader.tokenizer.model_input_names:
             sides["token_type_ids"] = padded(types)[0]
-        found: Tensor = self.model(**{k: torch.from_numpy(v).to(self.device) for k, v in sides.items()}).logits
-        return found
+        logits: Tensor = self.model(**{k: torch.from_numpy(v).to(self.device) for k, v in sides.items()}).logits
+        return logits
 
 
 def _flat(rows: Sequence[Sequence[int]]) -> Tensor:
@@ -242,10 +242,10 @@ def _flat(rows: Sequence[Sequence[int]]) -> Tensor:
 def _head(model: Any, first: Tensor) -> Tensor:
     """Logits from the states of the first tokens, by the model's own head."""
     if hasattr(model.base_model, "pooler") and model.base_model.pooler is not None:
-        found: Tensor = model.classifier(model.base_model.pooler(first[:, None]))
+        logits: Tensor = model.classifier(model.base_model.pooler(first[:, None]))
     else:
-        found = model.classifier(first[:, None])
-    return found
+        logits = model.classifier(first[:, None])
+    return logits
 
 
 def _score(logits: Tensor) -> Tensor:

@@ -27,17 +27,17 @@ def seeded(seed: int) -> Iterator[None]:
 
 def states(device: torch.device) -> dict[str, Tensor]:
     """The states of the random generators that a run on this device uses."""
-    kept = {"cpu": torch.get_rng_state()}
+    generator_states = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
-        kept["cuda"] = torch.cuda.get_rng_state(device)
-    return kept
+        generator_states["cuda"] = torch.cuda.get_rng_state(device)
+    return generator_states
 
 
-def restore(kept: Mapping[str, Tensor], device: torch.device) -> None:
+def restore(generator_states: Mapping[str, Tensor], device: torch.device) -> None:
     """Restores the saved random states."""
-    torch.set_rng_state(kept["cpu"])
-    if device.type == "cuda" and "cuda" in kept:
-        torch.cuda.set_rng_state(kept["cuda"], device)
+    torch.set_rng_state(generator_states["cpu"])
+    if device.type == "cuda" and "cuda" in generator_states:
+        torch.cuda.set_rng_state(generator_states["cuda"], device)
 
 
 def order(count: int, *, seed: int, epoch: int) -> np.ndarray:

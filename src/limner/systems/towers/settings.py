@@ -68,9 +68,9 @@ class Training:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise LimnerError(f"{name}={value}: expected a number above 0")
-        for name, known in (("precision", PRECISIONS), ("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
-            if getattr(self, name) not in known:
-                raise UnknownName(name, getattr(self, name), known)
+        for name, allowed in (("precision", PRECISIONS), ("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
+            if getattr(self, name) not in allowed:
+                raise UnknownName(name, getattr(self, name), allowed)
 
     def rate_at(self, epoch: int) -> float:
         """The learning rate of an epoch; epochs are counted from 0.
@@ -97,63 +97,63 @@ def refuse_below(settings: object, minimum: float, *names: str) -> None:
             raise LimnerError(f"{name}={value}: expected at least {minimum}")
 
 
-def settings(kind: type[Kind], options: Mapping[str, object], *, what: str) -> Kind:
+def settings(kind: type[Kind], options: Mapping[str, object], *, owner: str) -> Kind:
     """Creates settings of a kind from named values; refuses unknown names and wrong types.
 
     Args:
         kind: A dataclass of settings.
         options: Values by name; missing ones have their defaults.
-        what: Whose options they are; used in messages only.
+        owner: Whose options they are; used in messages only.
 
-    >>> settings(Training, {"epochs": 3, "learning_rate": 1}, what="towers").learning_rate
+    >>> settings(Training, {"epochs": 3, "learning_rate": 1}, owner="towers").learning_rate
     1.0
     """
-    return kind(**checked(kind, options, what=repr(what), objects=False))
+    return kind(**checked(kind, options, what=repr(owner), objects=False))
 
 
 def split(
-    options: Mapping[str, object], *kinds: type, what: str, defaults: Mapping[str, object] = MappingProxyType({})
+    options: Mapping[str, object], *kinds: type, owner: str, defaults: Mapping[str, object] = MappingProxyType({})
 ) -> list[Any]:
     """Settings of several kinds from one set of options: each takes the names it knows; unknown names are refused.
 
     Args:
         options: Values by name, as a user gave them.
         kinds: Dataclasses of settings.
-        what: Whose options they are; used in messages only.
+        owner: Whose options they are; used in messages only.
         defaults: Default values that differ from those of the dataclasses.
     """
 
     @takes(*kinds)
     def together(**options: object) -> None: ...
 
-    chosen = {**defaults, **checked(together, options, what=repr(what), objects=False)}
+    chosen = {**defaults, **checked(together, options, what=repr(owner), objects=False)}
     names = [{field.name for field in dataclasses.fields(kind)} & chosen.keys() for kind in kinds]
     return [kind(**{name: chosen[name] for name in each}) for kind, each in zip(kinds, names, strict=True)]
 
 
-def continued(options: Mapping[str, Any], fixed: Mapping[str, Any], *, own: Sequence[str]) -> dict[str, Any]:
+def continued(options: Mapping[str, Any], fixed: Mapping[str, Any], *, own_options: Sequence[str]) -> dict[str, Any]:
     """The options of a training that starts from a trained model, with what that model fixes; refuses other values.
 
-    >>> continued({"epochs": 2}, {"heads": 4}, own=["backbone"])
+    >>> continued({"epochs": 2}, {"heads": 4}, own_options=["backbone"])
     {'heads': 4, 'epochs': 2}
 
     Args:
         options: The options given.
         fixed: Settings that determine the weights, as the initial model has them.
-        own: Options whose part that model brings.
+        own_options: Options whose part that model brings.
     """
     for name, value in fixed.items():
         if options.get(name, value) != value:
             raise LimnerError(f"{name}={options[name]!r} with init_from=: that model has {value!r}; leave it out")
-    for name in own:
+    for name in own_options:
         if options.get(name) is not None:
             raise LimnerError(f"{name}= with init_from=: that model brings its own; leave it out")
     return {**fixed, **options}
 
 
-def initial(given: Any, kind: Any) -> Any:
+def initial(model: Any, kind: Any) -> Any:
     """The trained model to start from: given as such, or read from its folder; None if there is none."""
-    return given if given is None or isinstance(given, kind) else kind.load(given)
+    return model if model is None or isinstance(model, kind) else kind.load(model)
 
 
 def refuse_other_size(size: int | None, expected: int | None) -> None:

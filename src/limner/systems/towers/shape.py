@@ -160,7 +160,7 @@ VARIANTS: Mapping[str, tuple[type, ...]] = MappingProxyType(
 def built(
     variant: str,
     shape: Shape,
-    own: tuple[Any, ...],
+    variant_settings: tuple[Any, ...],
     *,
     features: int,
     texts: int,
@@ -172,7 +172,7 @@ def built(
     Args:
         variant: A key of `VARIANTS`.
         shape: Sizes.
-        own: The variant's own settings, in the order of `VARIANTS`.
+        variant_settings: The variant's own settings, in the order of `VARIANTS`.
         features: Dimension of the image vectors.
         texts: Vocabulary size, or dimension of the text vectors.
         reads: Whether texts are encoded by a GRU.
@@ -186,16 +186,22 @@ def built(
         else Vectors(texts, shape.embedding_dim, dropout=shape.dropout)
     )
     if variant == "towers":
-        return TwoTowers(images, side, own[0].function())
+        return TwoTowers(images, side, variant_settings[0].function())
     if variant == "pcme":
-        return Probabilistic(images, side, embedding_dim=shape.embedding_dim, samples=own[0].samples, kl=own[0].kl)
-    several = own[1]
+        return Probabilistic(
+            images,
+            side,
+            embedding_dim=shape.embedding_dim,
+            samples=variant_settings[0].samples,
+            kl=variant_settings[0].kl,
+        )
+    several = variant_settings[1]
     heads = tuple(
         AttentionHeads(shape.embedding_dim, several.heads, parts=parts)
         for parts in (None, shape.hidden_dim if reads else None)
     )
     weights = {"diversity": several.diversity, "discrepancy": several.discrepancy}
-    return ManyVectors(images, side, own[0].function(), heads=(heads[0], heads[1]), **weights)
+    return ManyVectors(images, side, variant_settings[0].function(), heads=(heads[0], heads[1]), **weights)
 
 
 def _reader(shape: Shape, size: int, *, parts: bool) -> Words:

@@ -134,8 +134,8 @@ class TowersModel:
         progress = as_progress(progress)
         if self.variant != "pcme":
             raise LimnerError(f"a model of kind {self.variant!r} does not predict uncertainty: train 'pcme'")
-        seen = self._images(items, features, progress) if items.kind == "image" else self._texts(items)
-        return as_array(seen[1].mean(1))
+        side = self._images(items, features, progress) if items.kind == "image" else self._texts(items)
+        return as_array(side[1].mean(1))
 
     def to(self, device: str) -> TowersModel:
         """The same model on another device; this one moves too, since they share their weights."""
@@ -145,17 +145,17 @@ class TowersModel:
     def fingerprint(self) -> str:
         """Identifies the model by its weights, vocabulary and `max_tokens`."""
         words = None if self.vocabulary is None else self.vocabulary.words
-        told = json.dumps([self.variant, words, self.settings["inputs"]["max_tokens"]])
-        return f"{self.variant} {checkpoints.short_fingerprint(self.module, told)}"
+        description = json.dumps([self.variant, words, self.settings["inputs"]["max_tokens"]])
+        return f"{self.variant} {checkpoints.short_fingerprint(self.module, description)}"
 
     def save(self, path: str | Path) -> Path:
         """Writes a folder: weights, config.json, the vocabulary, and a model card with the results."""
         config = self._config()
         content = {**config, **saved_record(self.trained_on)}
         weights = checkpoints.arrays(self.module)
-        return model_store.write(path, KIND, content, weights=weights, beside=partial(self._beside, config))
+        return model_store.write(path, KIND, content, weights=weights, beside=partial(self._write_companions, config))
 
-    def _beside(self, config: Mapping[str, object], folder: Path) -> None:
+    def _write_companions(self, config: Mapping[str, object], folder: Path) -> None:
         if self.vocabulary is not None:
             write_text(folder / WORDS, "".join(f"{word}\n" for word in self.vocabulary.words))
         cards.write(folder, self.module, config, about=cards.ABOUT[self.variant])
@@ -174,18 +174,18 @@ class TowersModel:
         with damage_told(folder, what="saved model", mend="save it again"):
             _refuse_variant(saved)
             vocabulary = _read_words(folder) if config["texts"] == "gru" else None
-            told = config["settings"]
-            most = told["inputs"]["max_tokens"]
-            if type(most) is not int or most < 1:
-                raise LimnerError(f"{folder}: max_tokens={most!r}, expected a whole number, 1 or above")
-            saved.refuse_larger(told["shape"], told.get("several", {}), config["sizes"])
+            groups = config["settings"]
+            max_tokens = groups["inputs"]["max_tokens"]
+            if type(max_tokens) is not int or max_tokens < 1:
+                raise LimnerError(f"{folder}: max_tokens={max_tokens!r}, expected a whole number, 1 or above")
+            saved.refuse_larger(groups["shape"], groups.get("several", {}), config["sizes"])
             features = load_source(config["features"], option="features", trust=trust)
             with randomness.seeded(0):
                 module = _rebuilt(config, vocabulary, features, trust=trust)
             texts = None if vocabulary else load_source(config["texts"], option="texts", trust=trust)
         checkpoints.fill(module, saved)
         module.to(device_named(device)).eval()
-        about = told, config["trained"], TrainedOn.from_content(config.get("trained_on"))
+        about = groups, config["trained"], TrainedOn.from_content(config.get("trained_on"))
         return cls(config["variant"], config["name"], module, features, vocabulary, texts, *about)
 
     def _config(self) -> dict[str, object]:
@@ -271,12 +271,12 @@ def _rebuilt(
     groups, variant = config["settings"], config["variant"]
     if "margin" in groups:
         losses.loss(groups["margin"]["loss"], trusted=trust)  # refuses a custom loss
-    shape = settings(Shape, groups["shape"], what=variant)
-    own: tuple[Any, ...] = tuple(
-        settings(kind, groups[kind.__name__.lower()], what=variant) for kind in VARIANTS[variant]
+    shape = settings(Shape, groups["shape"], owner=variant)
+    variant_settings: tuple[Any, ...] = tuple(
+        settings(kind, groups[kind.__name__.lower()], owner=variant) for kind in VARIANTS[variant]
     )
     encoder = trainable(features) if groups["inputs"].get("unfreeze") else None
-    return built(variant, shape, own, **config["sizes"], reads=vocabulary is not None, encoder=encoder)
+    return built(variant, shape, variant_settings, **config["sizes"], reads=vocabulary is not None, encoder=encoder)
 
 
 def _refuse_variant(saved: SavedModel) -> None:

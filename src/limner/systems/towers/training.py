@@ -92,9 +92,11 @@ def trained(
 ) -> TowersModel:
     """Trains a variant; the arguments are those of `towers`."""
     start = _start(variant, options.get("init_from"))
-    given = options if start is None else _as_begun(start, options)
-    inputs, shape, training, *own = split(given, Inputs, Shape, Training, *VARIANTS[variant], what=variant)
-    plan = Plan(variant, inputs, shape, training, tuple(own), start)
+    all_options = options if start is None else _as_begun(start, options)
+    inputs, shape, training, *variant_settings = split(
+        all_options, Inputs, Shape, Training, *VARIANTS[variant], owner=variant
+    )
+    plan = Plan(variant, inputs, shape, training, tuple(variant_settings), start)
     reading = TowerInputs.of(inputs, collection, progress) if start is None else TowerInputs.after(start, inputs)
     device = device_named(training.device)
     group = joined(device)
@@ -120,15 +122,17 @@ class Plan:
 
     def groups(self) -> dict[str, dict[str, object]]:
         """Plain values by group, as stored in a saved model; other objects are stored by name only."""
-        kept: dict[str, Any] = {"shape": self.shape, "training": self.training}
-        kept |= {type(each).__name__.lower(): each for each in self.own}
-        told = {name: {k: plain(v) for k, v in asdict(each).items()} for name, each in kept.items()}
+        settings_by_group: dict[str, Any] = {"shape": self.shape, "training": self.training}
+        settings_by_group |= {type(each).__name__.lower(): each for each in self.own}
+        plain_groups = {
+            name: {k: plain(v) for k, v in asdict(each).items()} for name, each in settings_by_group.items()
+        }
         inputs: dict[str, object] = {"min_count": self.inputs.min_count, "max_tokens": self.inputs.max_tokens}
         if self.start is not None:
             inputs["init_from"] = self.start.fingerprint
         if self.inputs.unfreeze:
             inputs["unfreeze"] = True
-        return {"inputs": inputs, **told}
+        return {"inputs": inputs, **plain_groups}
 
 
 def plain(value: object) -> object:
@@ -162,8 +166,8 @@ class TowerInputs:
         features = source(inputs.features)
         encoder = trainable(features) if inputs.unfreeze else None
         if isinstance(inputs.texts, str) and inputs.texts == "gru":
-            known = Vocabulary.fit(collection.texts.values, min_count=inputs.min_count)
-            return cls(features, None, known, inputs.max_tokens, encoder)
+            vocabulary = Vocabulary.fit(collection.texts.values, min_count=inputs.min_count)
+            return cls(features, None, vocabulary, inputs.max_tokens, encoder)
         if inputs.word_vectors is not None:
             raise LimnerError("word_vectors= only works with texts='gru': leave one of the two out")
         return cls(features, source(inputs.texts, option="texts"), None, inputs.max_tokens, encoder)
@@ -217,7 +221,7 @@ class TowersTask:
         self.plan, self.reading, self.collection, self.dev, self.group = plan, reading, collection, dev, group
         self.pairs = TrainingPairs(collection, reading.see(collection.images), reading.read(collection), device=device)
         self.batches_of = Batches(self.pairs, plan.training.batch_size, plan.training.seed, group)
-        self._held = None if dev is None else _Held.of(dev, reading, device)
+        self._held = None if dev is None else _DevSet.of(dev, reading, device)
         with randomness.seeded(plan.training.seed):
             self.module = self._built().to(device)
 
@@ -231,8 +235,8 @@ class TowersTask:
         """Settings that must be the same when a run is resumed: the model, the loss and the training data."""
         groups = {name: values for name, values in self.plan.groups().items() if name != "training"}
         flat = {name: value for values in groups.values() for name, value in values.items()}
-        known = None if self.reading.vocabulary is None else len(self.reading.vocabulary)
-        sizes = {"features": self._features, "vocabulary": known}
+        vocabulary_size = None if self.reading.vocabulary is None else len(self.reading.vocabulary)
+        sizes = {"features": self._features, "vocabulary": vocabulary_size}
         return {"system": self.plan.variant, **flat, "pairs": len(self.pairs), **sizes}
 
     def batches(self, epoch: int, start: int) -> Iterator[TowersBatch]:
@@ -254,11 +258,11 @@ class TowersTask:
         return {} if self._held is None else self._held.measured(self.plan.variant, self.module)
 
     def _built(self) -> Joint:
-        known = self.reading.vocabulary
-        texts = len(known) if known is not None else int(self.pairs.held.shape[1])
-        shape, vectors = self._worded()
+        vocabulary = self.reading.vocabulary
+        texts = len(vocabulary) if vocabulary is not None else int(self.pairs.held.shape[1])
+        shape, vectors = self._sized_for_word_vectors()
         sizes = {"features": self._features, "texts": texts}
-        reads, encoder = known is not None, self.reading.encoder
+        reads, encoder = vocabulary is not None, self.reading.encoder
         module = built(self.plan.variant, shape, self.plan.own, **sizes, reads=reads, encoder=encoder)
         if self.plan.start is not None:
             _begin(module, self.plan.start)
@@ -269,8 +273,8 @@ class TowersTask:
             module.images.standardise(self.pairs.features.cpu())
         if isinstance(module.texts, Vectors):
             module.texts.standardise(self.pairs.held.cpu())
-        if known is not None and vectors is not None:
-            _copy_words(module.texts.table, known, vectors)  # type: ignore[arg-type]
+        if vocabulary is not None and vectors is not None:
+            _copy_words(module.texts.table, vocabulary, vectors)  # type: ignore[arg-type]
         return module
 
     @property
@@ -279,12 +283,12 @@ class TowersTask:
         encoder = self.reading.encoder
         return int(self.pairs.features.shape[1]) if encoder is None else encoder.dim
 
-    def _worded(self) -> tuple[Shape, Embeddings | None]:
-        """The shape, with the dimension of the given word vectors."""
-        given = self.plan.inputs.word_vectors
-        if given is None:
+    def _sized_for_word_vectors(self) -> tuple[Shape, Embeddings | None]:
+        """The shape, with the dimension of the initial word vectors."""
+        word_vectors = self.plan.inputs.word_vectors
+        if word_vectors is None:
             return self.plan.shape, None
-        vectors = given if isinstance(given, Embeddings) else Embeddings.load(given)
+        vectors = word_vectors if isinstance(word_vectors, Embeddings) else Embeddings.load(word_vectors)
         self.plan = replace(self.plan, shape=replace(self.plan.shape, word_dim=vectors.dim))
         return self.plan.shape, vectors
 
@@ -311,7 +315,7 @@ def _as_begun(start: TowersModel, options: Mapping[str, object]) -> dict[str, ob
     if inputs.get("unfreeze") and not options.get("unfreeze", True):
         raise LimnerError("unfreeze=False with init_from=: that model has its own image encoder; leave it out")
     inherited = {"max_tokens": inputs["max_tokens"], "unfreeze": bool(inputs.get("unfreeze"))}
-    return {**inherited, **continued(options, fixed, own=["texts"])}
+    return {**inherited, **continued(options, fixed, own_options=["texts"])}
 
 
 def _begin(module: nn.Module, start: TowersModel) -> None:
@@ -327,16 +331,16 @@ def _begin(module: nn.Module, start: TowersModel) -> None:
         ) from error
 
 
-def _copy_words(table: nn.Embedding, known: Vocabulary, vectors: Embeddings) -> None:
+def _copy_words(table: nn.Embedding, vocabulary: Vocabulary, vectors: Embeddings) -> None:
     """Initialises words with their given vectors; words without one keep their random vectors."""
-    found = vectors.ids.find(known.words)
-    rows = torch.from_numpy((found >= 0).nonzero()[0] + 1)
+    positions = vectors.ids.find(vocabulary.words)
+    rows = torch.from_numpy((positions >= 0).nonzero()[0] + 1)
     with torch.no_grad():
-        table.weight[rows] = torch.from_numpy(vectors.matrix[found[found >= 0]])
+        table.weight[rows] = torch.from_numpy(vectors.matrix[positions[positions >= 0]])
 
 
 @dataclass(frozen=True, eq=False)
-class _Held:
+class _DevSet:
     """The dev collection, prepared for evaluation after every epoch."""
 
     collection: Collection
@@ -344,7 +348,7 @@ class _Held:
     texts: Texts
 
     @classmethod
-    def of(cls, collection: Collection, reading: TowerInputs, device: torch.device) -> _Held:
+    def of(cls, collection: Collection, reading: TowerInputs, device: torch.device) -> _DevSet:
         rows = reading.see(collection.images)
         return cls(collection, rows.to(device) if rows.ndim == 2 else rows, reading.read(collection))
 
@@ -362,17 +366,19 @@ def recalls(scores: Scores, collection: Collection) -> dict[str, float]:
     """rsum, and R@1, R@5 and R@10 of both directions in percent."""
     report = evaluate(scores, collection, direction="i2t", measures=MEASURES)
     view = collection.judgements.name
-    found = {str(measure): report.value(measure, view=view) for measure in MEASURES if measure.kind.composite}
+    percentages = {str(measure): report.value(measure, view=view) for measure in MEASURES if measure.kind.composite}
     for direction in DIRECTIONS:
         for measure in (each for each in MEASURES if not each.kind.composite):
-            found[f"{direction} {measure}"] = 100 * report.value(measure, direction=direction, view=view)
-    return found
+            percentages[f"{direction} {measure}"] = 100 * report.value(measure, direction=direction, view=view)
+    return percentages
 
 
 def recall_names() -> list[str]:
     """The keys of `recalls`: a composite measure covers both directions, any other is named after its direction."""
     composite = [str(measure) for measure in MEASURES if measure.kind.composite]
-    return composite + [f"{way} {measure}" for way in DIRECTIONS for measure in MEASURES if not measure.kind.composite]
+    return composite + [
+        f"{direction} {measure}" for direction in DIRECTIONS for measure in MEASURES if not measure.kind.composite
+    ]
 
 
 def _model(task: TowersTask, fitted: Fitted) -> TowersModel:

@@ -114,15 +114,15 @@ class TunedTowers(nn.Module):
                 "of open_clip; choose mode='frozen', 'lora' or 'full'"
             )
 
-    def image_vectors(self, given: Any) -> Compared:
+    def image_vectors(self, inputs: Any) -> Compared:
         """Unit vectors of images: of preprocessed ones, or of the encoder's vectors in mode "frozen"."""
-        found = given if self.mode == "frozen" else self.encoder.image_vectors(given)
-        return (normalize(self.image_map(found), dim=-1),)
+        vectors = inputs if self.mode == "frozen" else self.encoder.image_vectors(inputs)
+        return (normalize(self.image_map(vectors), dim=-1),)
 
-    def text_vectors(self, given: Any) -> Compared:
+    def text_vectors(self, inputs: Any) -> Compared:
         """Unit vectors of texts: of (tokens, their mask), or of the encoder's vectors in mode "frozen"."""
-        found = given if self.mode == "frozen" else self.encoder.text_vectors(*given)
-        return (normalize(self.text_map(found), dim=-1),)
+        vectors = inputs if self.mode == "frozen" else self.encoder.text_vectors(*inputs)
+        return (normalize(self.text_map(vectors), dim=-1),)
 
     def objective(self, images: Compared, texts: Compared, positives: Tensor) -> Tensor:
         """The margin loss over all cosine similarities of the batch."""
@@ -138,14 +138,14 @@ class TunedTowers(nn.Module):
 
     def state_dict(self, *args: Any, **options: Any) -> dict[str, Any]:  # type: ignore[override]  # a part of it
         """The trained weights; the others are those of the pretrained model."""
-        whole = super().state_dict(*args, **options)
-        return {name: whole[name] for name in self._names}
+        state = super().state_dict(*args, **options)
+        return {name: state[name] for name in self._names}
 
     def load_state_dict(self, state: Mapping[str, object], strict: bool = True, assign: bool = False) -> Any:
         """Loads the trained weights; refuses missing and additional ones."""
         if set(state) != set(self._names):
-            lacking, more = sorted(set(self._names) - set(state)), sorted(set(state) - set(self._names))
-            raise RuntimeError(f"lacks {lacking[:3]}, and has further weights {more[:3]}")
+            missing, additional = sorted(set(self._names) - set(state)), sorted(set(state) - set(self._names))
+            raise RuntimeError(f"lacks {missing[:3]}, and has further weights {additional[:3]}")
         return super().load_state_dict(state, strict=False, assign=assign)
 
     @property
@@ -157,8 +157,8 @@ class TunedTowers(nn.Module):
 def tunable(encoder: object) -> JointEncoder:
     """The encoder, if both its towers can be trained; refuses others."""
     if isinstance(encoder, JointEncoder) and isinstance(getattr(encoder, "model", None), nn.Module):
-        own = (getattr(type(encoder), step) is not getattr(JointEncoder, step) for step in _STEPS)
-        if all(own):
+        inherited = (getattr(type(encoder), step) is not getattr(JointEncoder, step) for step in _STEPS)
+        if all(inherited):
             return encoder
     raise LimnerError(
         f"encoder={type(encoder).__name__} cannot be fine-tuned: expected a torch model with one space for images and "
@@ -204,8 +204,8 @@ def _is_trained(name: str, mode: str) -> bool:
 def _add_lora(model: nn.Module, tuning: Tuning) -> None:
     library = needed("peft", what="mode='lora'", extra="lora")
     alpha = 2 * tuning.rank if tuning.alpha is None else tuning.alpha
-    how = {"r": tuning.rank, "lora_alpha": alpha, "lora_dropout": tuning.lora_dropout}
-    library.inject_adapter_in_model(library.LoraConfig(target_modules=_linear_layers(model), **how), model)
+    lora_options = {"r": tuning.rank, "lora_alpha": alpha, "lora_dropout": tuning.lora_dropout}
+    library.inject_adapter_in_model(library.LoraConfig(target_modules=_linear_layers(model), **lora_options), model)
 
 
 def _linear_layers(model: nn.Module) -> list[str]:
@@ -214,14 +214,14 @@ def _linear_layers(model: nn.Module) -> list[str]:
     Those inside torch's own `MultiheadAttention` are left out: it reads their weights without calling them.
     """
     closed = [name for name, part in model.named_modules() if isinstance(part, nn.MultiheadAttention)]
-    found = [
+    names = [
         name
         for name, part in model.named_modules()
         if isinstance(part, nn.Linear) and not HEADS.search(name) and not any(name.startswith(f"{c}.") for c in closed)
     ]
-    if not found:
+    if not names:
         raise LimnerError(f"mode='lora' finds no linear layers in {type(model).__name__}: choose mode='head' or 'full'")
-    return found
+    return names
 
 
 def _merged(model: Any) -> Any:

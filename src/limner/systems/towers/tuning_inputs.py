@@ -74,25 +74,25 @@ class PixelRows:
         with ThreadPoolExecutor(usable_cores()) as pool:
             waiting: deque[list[tuple[int, Future[object] | None]]] = deque()
             for each in rows:
-                asked = [(row, None if row in self.kept else pool.submit(self._read, row)) for row in each.tolist()]
-                waiting.append(asked)
+                requests = [(row, None if row in self.kept else pool.submit(self._read, row)) for row in each.tolist()]
+                waiting.append(requests)
                 if len(waiting) >= _AHEAD:
                     yield self._batch(waiting.popleft())
             while waiting:
                 yield self._batch(waiting.popleft())
 
-    def _batch(self, asked: list[tuple[int, Future[object] | None]]) -> object:
-        return on_device(stacked([self._kept(row, future) for row, future in asked]), self.device)
+    def _batch(self, requests: list[tuple[int, Future[object] | None]]) -> object:
+        return on_device(stacked([self._read_once(row, future) for row, future in requests]), self.device)
 
-    def _kept(self, row: int, future: Future[Any] | None) -> object:
+    def _read_once(self, row: int, future: Future[Any] | None) -> object:
         if future is None:
             return self.kept[row]
-        made = future.result()
-        size = sum(part.nbytes for part in (made.values() if isinstance(made, dict) else (made,)))
+        inputs = future.result()
+        size = sum(part.nbytes for part in (inputs.values() if isinstance(inputs, dict) else (inputs,)))
         if row not in self.kept and size <= self.left:
-            self.kept[row] = made
+            self.kept[row] = inputs
             self.left -= size
-        return made
+        return inputs
 
     def _read(self, row: int) -> object:
         with self.items.opened(row, shortest=self.encoder.shortest) as image:

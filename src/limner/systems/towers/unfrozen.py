@@ -73,8 +73,8 @@ def pixels_of(encoder: TorchEncoder, items: Items, progress: ProgressLike = None
 def unfrozen_state(module: nn.Module, frozen: dict[str, Tensor]) -> dict[str, Tensor]:
     """The weights of a model with frozen features, renamed to fit a model with an unfrozen encoder."""
     moved = {_moved(name): tensor for name, tensor in frozen.items()}
-    own = {name: tensor for name, tensor in module.state_dict().items() if name.startswith("images.backbone.")}
-    return {**own, **moved}
+    backbone = {name: tensor for name, tensor in module.state_dict().items() if name.startswith("images.backbone.")}
+    return {**backbone, **moved}
 
 
 def _moved(name: str) -> str:

@@ -84,9 +84,9 @@ class Layer:
     @classmethod
     def of(cls, layer: Any, heads: int) -> Layer:
         """The weights of the library's layer."""
-        own, after = layer.attention.self, layer.attention.output
+        attention, after = layer.attention.self, layer.attention.output
         return cls(
-            Linear.of(own.query, own.key, own.value),
+            Linear.of(attention.query, attention.key, attention.value),
             Linear.of(after.dense),
             Norm.of(after.LayerNorm),
             Linear.of(layer.intermediate.dense),
@@ -98,35 +98,35 @@ class Layer:
 
     def __call__(self, rows: Tensor, groups: Sequence[LengthGroup]) -> Tensor:
         """Applies the layer to all tokens."""
-        seen = torch.empty_like(rows)
+        context = torch.empty_like(rows)
         qkv = self.qkv(rows)
         for group in groups:
             q, k, v = self._heads(qkv[group.slice], group.length, 3)
-            (target,) = self._heads(seen[group.slice], group.length, 1)
+            (target,) = self._heads(context[group.slice], group.length, 1)
             target.copy_(scaled_dot_product_attention(q, k, v))
-        return self._after(rows, seen)
+        return self._after(rows, context)
 
     def first(self, rows: Tensor, groups: Sequence[LengthGroup]) -> Tensor:
         """Applies the layer to the first token of every pair."""
         width = rows.shape[1]
         starts = torch.cat([group.starts(rows.device) for group in groups])
         firsts = rows[starts]
-        queries, both = self.qkv.part(0, width)(firsts), self.qkv.part(width)(rows)
-        seen, done = torch.empty_like(firsts), 0
+        queries, keys_and_values = self.qkv.part(0, width)(firsts), self.qkv.part(width)(rows)
+        context, done = torch.empty_like(firsts), 0
         for group in groups:
-            here = slice(done, done + group.count)
-            ((q,), (target,)) = (self._heads(side[here], 1, 1) for side in (queries, seen))
-            k, v = self._heads(both[group.slice], group.length, 2)
+            group_rows = slice(done, done + group.count)
+            ((q,), (target,)) = (self._heads(side[group_rows], 1, 1) for side in (queries, context))
+            k, v = self._heads(keys_and_values[group.slice], group.length, 2)
             target.copy_(scaled_dot_product_attention(q, k, v))
-            done = here.stop
-        return self._after(firsts, seen)
+            done = group_rows.stop
+        return self._after(firsts, context)
 
     def _heads(self, rows: Tensor, length: int, parts: int) -> Tensor:
         """A view as pairs by heads by tokens, for each of the parts, without a copy."""
         return rows.view(-1, length, parts, self.heads, rows.shape[1] // parts // self.heads).permute(2, 0, 3, 1, 4)
 
-    def _after(self, rows: Tensor, seen: Tensor) -> Tensor:
-        rows = self.norm(self.out(seen).add_(rows))
+    def _after(self, rows: Tensor, context: Tensor) -> Tensor:
+        rows = self.norm(self.out(context).add_(rows))
         return self.last_norm(self.down(self.act(self.up(rows))).add_(rows))
 
 

@@ -53,13 +53,13 @@ class Vocabulary:
     @classmethod
     def fit(cls, texts: Iterable[str], *, min_count: int = 2) -> Vocabulary:
         """Learns the words that are in at least `min_count` texts, in alphabetical order."""
-        seen = Counter(word for text in texts for word in set(words(text)))
-        known = sorted(word for word, count in seen.items() if count >= min_count)
-        if not known:
+        text_counts = Counter(word for text in texts for word in set(words(text)))
+        frequent = sorted(word for word, count in text_counts.items() if count >= min_count)
+        if not frequent:
             raise LimnerError(
                 f"no word occurs in {min_count} training texts: lower min_count={min_count}, or train on more texts"
             )
-        return cls(tuple(known))
+        return cls(tuple(frequent))
 
     @cached_property
     def _number(self) -> dict[str, int]:
