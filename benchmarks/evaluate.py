@@ -145,7 +145,7 @@ def low_precision(
 ) -> Callable[[], Values]:
     """limner with int8 products where the CPU has units for them."""
     from limner.scores import VectorScores
-    from limner.scores.tiles import sum_ends
+    from limner.scores.exact_products import sum_ends
 
     filter_passes("always")
     warm_up()

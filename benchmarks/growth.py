@@ -86,9 +86,8 @@ def random_queries(count: int) -> np.ndarray:
 
 def write_index(folder: Path, rows: int) -> None:
     """The index, in one commit, from rows that are drawn as they are written."""
-    from limner.search.rows import NOTHING
+    from limner.search.index_table import NOTHING, About, batch
     from limner.search.store import VectorStore
-    from limner.search.table import About, batch
 
     about = About(DIM)
 

@@ -104,7 +104,7 @@ def _warm_filter(d: int) -> None:
 
 def share_of_int8(d: int) -> float:
     """The time of an int8 product, as a share of the float32 one."""
-    from limner.scores.lowprecision.unit_checks import product_share
+    from limner.scores.lowprecision.int8_products import product_share
 
     return product_share(d)
 
@@ -133,8 +133,7 @@ def ranks(images: int, d: int, setting: str) -> Callable[[], Any]:
 def low_product(n: int, m: int, d: int) -> Callable[[], Any]:
     """The low-precision product alone, in limner's blocks and threads, each thrown away."""
     from limner.scores.base import TILE_ROWS
-    from limner.scores.lowprecision.int8_products import Int8
-    from limner.scores.lowprecision.unit_checks import stored
+    from limner.scores.lowprecision.int8_products import Int8, stored
     from limner.scores.parallel_blocks import threads
 
     form = Int8()

@@ -5,8 +5,8 @@ import pytest
 from scipy.special import logsumexp
 
 from limner import Embeddings, Items, Judgements, LimnerError, Scores, evaluate
-from limner.scores import set_pieces
-from limner.scores.sets import VectorSets
+from limner.scores import set_scores
+from limner.scores.set_scores import VectorSets
 
 
 def ragged(n, seed, d=7, most=5):
@@ -54,7 +54,7 @@ def test_pieces_of_any_width_give_the_same_bits(pooling, monkeypatch):
     scores = Scores.from_sets(queries, candidates, pooling=pooling)
     whole, turned = scores.matrix(), scores.T.matrix()
     for width in (1, 7, 256):
-        monkeypatch.setattr(set_pieces, "CHUNK", width)
+        monkeypatch.setattr(set_scores, "CHUNK", width)
         assert np.array_equal(scores.matrix(), whole) and np.array_equal(scores.T.matrix(), turned)
     part = scores.restrict(queries=["1-70", "1-3"])
     assert np.array_equal(part.matrix(), whole[[70, 3]])

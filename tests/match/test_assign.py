@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as arrays
 from scipy.optimize import linear_sum_assignment
 
 from limner import Embeddings, LimnerError, Scores
-from limner.match import _dense, _lists
+from limner.match import _dense_solver, _edge_lists
 from limner.match.assignment import bijective
 
 METHODS = ["auto", "sparse", "dense"]
@@ -143,7 +143,7 @@ def test_lists_that_grow_too_long_turn_dense():
 
 
 def test_without_lapx_scipy_solves(monkeypatch):
-    monkeypatch.setattr(_dense, "library", lambda shape: "scipy")
+    monkeypatch.setattr(_dense_solver, "library", lambda shape: "scipy")
     matrix = np.random.default_rng(4).standard_normal((30, 30))
     assert bijective(given_as(matrix), method="dense").solver == "scipy"
     assert bijective(given_as(matrix), method="dense").totals == pytest.approx(bijective(given_as(matrix)).totals)
@@ -161,7 +161,7 @@ def test_corrected_scores_are_assigned_as_they_are_in_both_shapes():
 def test_lists_are_the_head_of_a_stable_sort_along_rows_and_columns():
     for shape in ((500, 800), (800, 500)):
         scores = clustered(*shape, seed=6)
-        market, wanted = _lists.Market(scores), _lists.Wanted(np.zeros(800), np.full(500, -np.inf))
+        market, wanted = _edge_lists.Market(scores), _edge_lists.Wanted(np.zeros(800), np.full(500, -np.inf))
         (found,) = market.find([wanted], 7)
         matrix = scores.matrix() if shape[0] < shape[1] else scores.matrix().T
         assert np.array_equal(found.items, np.argsort(-matrix, axis=1, kind="stable")[:, :7])
@@ -258,7 +258,7 @@ def low_precision_scores(seed):
 @pytest.mark.parametrize("library", ["lapx", "scipy"])
 def test_float32_totals_are_the_best_in_float64(library, monkeypatch):
     """Totals said to be proven are those that scipy finds in float64, in the first round and in the second."""
-    monkeypatch.setattr(_dense, "library", lambda shape: library)
+    monkeypatch.setattr(_dense_solver, "library", lambda shape: library)
     checked = 0
     for seed in range(600):
         matrix = low_precision_scores(seed)

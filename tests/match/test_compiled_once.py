@@ -7,15 +7,15 @@ import sys
 PROGRAM = """
 import hashlib
 import numpy as np
-from limner.match import _loops
+from limner.match import _correction_kernels
 
 random = np.random.default_rng(0)
 for kind in (np.float32, np.float64):
     block = (0.3 * random.standard_normal((40, 1100))).astype(kind)
     rows = np.empty(40)
-    _loops.add_rows(block, kind(20), rows)
+    _correction_kernels.add_rows(block, kind(20), rows)
     columns = [np.empty(1100), np.empty(1100, np.int32), np.empty(1100), np.empty(1100)]
-    _loops.add_columns(block, kind(20), *columns)
+    _correction_kernels.add_columns(block, kind(20), *columns)
     print(*(hashlib.sha256(each.tobytes()).hexdigest() for each in (rows, *columns)))
 """
 

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from limner import Embeddings, Judgements, LimnerError, Scores  # noqa: E402
 from limner.evaluation.placements import RankOptions, RankRequest, place  # noqa: E402
-from limner.match import CORRECTIONS, _loops  # noqa: E402
+from limner.match import CORRECTIONS, _correction_kernels  # noqa: E402
 from limner.scores import block_kernels as _kernels  # noqa: E402
 from limner.scores import torch_kernels as _cuda  # noqa: E402
 
@@ -137,7 +137,7 @@ def test_rows_per_block_do_not_matter(device, rows):
 def test_columns_against_the_compiled_loops():
     block = np.random.default_rng(1).standard_normal((64, 300)).astype(np.float32)
     outputs = []
-    for loops, there in ((_loops, block.copy()), (_cuda, torch.as_tensor(block))):
+    for loops, there in ((_correction_kernels, block.copy()), (_cuda, torch.as_tensor(block))):
         found = np.empty(300), np.empty(300, np.int32), np.empty(300), np.empty(300)
         loops.add_columns(there, np.float32(3.0), *found)
         outputs.append(found)

@@ -31,10 +31,11 @@ from standing import DEVICE, standing
 
 from limner import Embeddings, Judgements, LimnerError, Scores
 from limner.evaluation.placements import NEVER, RankOptions, RankRequest, place
-from limner.match._lists import Edges, Market, Wanted, _Cells, _Rows
-from limner.scores import VectorScores, exact_pairs, parallel_blocks, tiles
+from limner.match._edge_lists import Edges, Market, Wanted, _Cells, _Rows
+from limner.scores import VectorScores, exact_products, parallel_blocks
 from limner.scores.base import Best
 from limner.scores.device import TorchScores
+from limner.scores.exact_products import sum_ends
 from limner.scores.lowprecision import (
     ListRequest,
     cpu_filter,
@@ -43,16 +44,13 @@ from limner.scores.lowprecision import (
     int8_products,
     product_block,
     share_verified,
-    unit_checks,
 )
-from limner.scores.lowprecision.count_kernels import limits_of, many_reach, put_in_order
 from limner.scores.lowprecision.cpu_filter import Filter
-from limner.scores.lowprecision.int8_products import Int8
+from limner.scores.lowprecision.int8_products import Int8, keeps_bound, product_share, stored
+from limner.scores.lowprecision.ordered_kernels import limits_of, many_reach, put_in_order
 from limner.scores.lowprecision.product_block import Ranked
 from limner.scores.lowprecision.rounding_bounds import READ, Bounds, Rounded, accumulation
-from limner.scores.lowprecision.unit_checks import keeps_bound, product_share, stored
 from limner.scores.pair_kernels import scores_of
-from limner.scores.tiles import sum_ends
 
 KINDS = ["random", "clustered", "duplicated", "sparse", "huge", "spread", "denormal", "tied", "halfway", "outlying"]
 each_format = pytest.mark.parametrize("form", [PLAIN, ROTATED], ids=["plain", "rotated"])
@@ -298,10 +296,10 @@ def test_rows_verified_together_or_few_at_a_time_are_the_same(calls, monkeypatch
     expected = scores.top(10)
     force(monkeypatch)
     only_tiles(monkeypatch)
-    monkeypatch.setattr(exact_pairs, "CALLS", calls)
-    monkeypatch.setattr(exact_pairs, "COLUMN", 0.0)
-    steps, step = [], exact_pairs.rows_at_once
-    monkeypatch.setattr(exact_pairs, "rows_at_once", lambda *given: steps.append(step(*given)) or steps[-1])
+    monkeypatch.setattr(exact_products, "CALLS", calls)
+    monkeypatch.setattr(exact_products, "COLUMN", 0.0)
+    steps, step = [], exact_products.rows_at_once
+    monkeypatch.setattr(exact_products, "rows_at_once", lambda *given: steps.append(step(*given)) or steps[-1])
     found = scores.top(10)
     assert np.array_equal(found.indices, expected.indices)
     assert np.array_equal(found.scores, expected.scores)
@@ -398,7 +396,7 @@ def test_a_pair_is_summed_in_the_parts_that_are_given(ends, layout):
 def test_the_order_of_sums_is_found_only_if_all_bits_agree(monkeypatch):
     whole = sum_ends.__wrapped__
     ends = whole(96)
-    monkeypatch.setattr(tiles.np, "matmul", lambda x, y: x.astype(np.float64) @ y)
+    monkeypatch.setattr(exact_products.np, "matmul", lambda x, y: x.astype(np.float64) @ y)
     assert len(whole(96)) == 0
     assert ends.tolist() in ([], [96])
 
@@ -464,7 +462,7 @@ def units(monkeypatch):
     monkeypatch.setattr(cpu_filter, "has_units", lambda: True)
     monkeypatch.setattr(cpu_filter, "seconds_of_float32", lambda d: 1e9)
     monkeypatch.setattr(cpu_filter, "product_share", lambda d: 0.1)
-    monkeypatch.setattr(unit_checks, "Int8", Emulated)
+    monkeypatch.setattr(int8_products, "Int8", Emulated)
     keeps_bound.cache_clear()
     yield lambda d: Scores.from_embeddings(rng.standard_normal((300, d)), rng.standard_normal((2000, d)))
     keeps_bound.cache_clear()
@@ -542,7 +540,7 @@ class TestChoice:
         assert importlib.import_module(cpu_filter.LOOPS).__name__ == cpu_filter.LOOPS
 
     def test_the_share_of_a_product_is_measured(self, monkeypatch):
-        monkeypatch.setattr(unit_checks, "Int8", Emulated)
+        monkeypatch.setattr(int8_products, "Int8", Emulated)
         assert 0 < product_share.__wrapped__(64) < np.inf
 
 
@@ -656,10 +654,10 @@ class TestCard:
             return total.bfloat16()
 
         torch = pytest.importorskip("torch")
-        rows, columns = (torch.as_tensor(each).bfloat16() for each in unit_checks.trial(256))
+        rows, columns = (torch.as_tensor(each).bfloat16() for each in int8_products.trial(256))
         exact = [each.float().numpy() for each in (rows, columns)]
-        assert unit_checks.within_bound(gpu_products.low_products(rows, columns).float().numpy(), *exact)
-        assert not unit_checks.within_bound(summed(rows, columns).float().numpy(), *exact)
+        assert int8_products.within_bound(gpu_products.low_products(rows, columns).float().numpy(), *exact)
+        assert not int8_products.within_bound(summed(rows, columns).float().numpy(), *exact)
 
     def test_the_filter_decides(self):
         rng = np.random.default_rng(7)

@@ -11,9 +11,9 @@ import pytest
 from limner import Embeddings, Ranking, Scores
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.scores import VectorScores, tiles
-from limner.search import index, open_index, proposals
-from limner.search.table import About
+from limner.scores import VectorScores, exact_products
+from limner.search import exact_search, index, open_index
+from limner.search.index_table import About
 
 pytest.importorskip("lancedb", reason="lancedb is not installed")
 
@@ -54,7 +54,9 @@ def test_random_vectors_are_proven_and_copies_are_left_to_the_plain_way(stored):
     kind, path, _, queries = stored
     store = open_index(path).store
     asked = Embeddings(range(20), queries[:20]).normalised()
-    proven = [proposals.proven(store, Embeddings(Ids([key]), asked.matrix[[n]]), 10) for n, key in enumerate(asked.ids)]
+    proven = [
+        exact_search.proven(store, Embeddings(Ids([key]), asked.matrix[[n]]), 10) for n, key in enumerate(asked.ids)
+    ]
     if kind == "random":
         assert all(proven)
     if kind in ("copies", "tied"):  # a tie is in the order of the store
@@ -79,7 +81,7 @@ class Other:
         return self
 
     def search(self, vector, vector_column_name):
-        from limner.search.exact import gamma
+        from limner.search.exact_search import gamma
 
         d = self.rows.shape[1]
         exact = self.rows.astype(np.float64) @ vector.astype(np.float64)
@@ -105,7 +107,7 @@ class Other:
         at = self.first
         vectors = pa.FixedSizeListArray.from_arrays(pa.array(self.rows[at].ravel()), self.rows.shape[1])
         columns = [pa.array([str(n) for n in at]), vectors, pa.nulls(len(at)), pa.nulls(len(at))]
-        return pa.table([*columns, pa.array(self.distance[at])], names=proposals.COLUMNS)
+        return pa.table([*columns, pa.array(self.distance[at])], names=exact_search.COLUMNS)
 
 
 def _against_the_grid():
@@ -114,7 +116,7 @@ def _against_the_grid():
     for spread in 10.0 ** rng.uniform(-8, -2, 60):
         rows = Embeddings(range(2000), rng.standard_normal(64) + spread * rng.standard_normal((2000, 64))).normalised()
         query = Embeddings(range(1), rng.standard_normal((1, 64))).normalised()
-        found = proposals.proven(Other(rows.matrix, rng), query, 5)
+        found = exact_search.proven(Other(rows.matrix, rng), query, 5)
         if found is not None:
             proven += 1
             wrong += [row["id"] for row in found[0]] != VectorScores(query, rows).top(5)["0"]
@@ -125,8 +127,8 @@ def test_a_scan_at_the_edge_of_the_bound_never_gives_a_wrong_list(monkeypatch):
     proven, wrong = _against_the_grid()
     assert proven > 10
     assert wrong == 0
-    monkeypatch.setattr(proposals, "_outside", lambda distance, dim: 1 - distance)
-    monkeypatch.setattr(proposals, "_asked", lambda store, vector, limit: _few_of(store, vector))
+    monkeypatch.setattr(exact_search, "_outside", lambda distance, dim: 1 - distance)
+    monkeypatch.setattr(exact_search, "_asked", lambda store, vector, limit: _few_of(store, vector))
     assert _against_the_grid()[1] > 0  # without the bound it does
 
 
@@ -143,15 +145,15 @@ def test_small_tiles_round_as_whole_ones_do(dimensions):
 
 
 def test_a_small_tile_that_rounds_otherwise_is_not_taken(monkeypatch):
-    plain = tiles._tiled
+    plain = exact_products._tiled
 
     def backwards(rows, columns, shape):
         return plain(rows[:, ::-1], columns[:, ::-1], shape)
 
-    monkeypatch.setattr(tiles, "_tiled", backwards)
-    tiles._equal_tiles.cache_clear()
-    assert tiles._equal_tiles(64) == (tiles.WHOLE,)
-    tiles._equal_tiles.cache_clear()
+    monkeypatch.setattr(exact_products, "_tiled", backwards)
+    exact_products._equal_tiles.cache_clear()
+    assert exact_products._equal_tiles(64) == (exact_products.WHOLE,)
+    exact_products._equal_tiles.cache_clear()
 
 
 def test_a_first_search_loads_little(tmp_path):
@@ -174,7 +176,7 @@ def test_a_first_search_loads_little(tmp_path):
 def test_the_second_search_holds_the_vectors(tmp_path, monkeypatch):
     """What reading them needed goes back to the system once."""
     returned: list[bool] = []
-    monkeypatch.setattr("limner.search.held.give_back", lambda: returned.append(True))
+    monkeypatch.setattr("limner.search.stored_vectors.give_back", lambda: returned.append(True))
     made = index(tmp_path / "a", Embeddings(range(50), rows_of("random", 50, 8)))
     query = np.ones(8)
     first = made.search(query, 3)

@@ -5,7 +5,7 @@ import pytest
 
 from limner import Judgements, Scores
 from limner.evaluation.placements import RankRequest, place
-from limner.scores import row_pieces, sets, vectors
+from limner.scores import set_scores, vectors
 from limner.scores.base import Best
 
 
@@ -13,7 +13,7 @@ from limner.scores.base import Best
 def pieces(monkeypatch):
     """How many pieces were read; small enough that every pass has many."""
     seen = []
-    for kind in (vectors.VectorScores, sets.SetScores):
+    for kind in (vectors.VectorScores, set_scores.SetScores):
         monkeypatch.setattr(kind, "piece_columns", 64)
         read = kind.piece
         monkeypatch.setattr(kind, "piece", lambda self, *at, read=read: (seen.append(at), read(self, *at))[1])
@@ -28,7 +28,7 @@ def drawn(rng, n, *, ties):
 def whole(monkeypatch, ask):
     """The answer from whole rows."""
     with monkeypatch.context() as patch:
-        patch.setattr(row_pieces, "ENOUGH", 0)
+        patch.setattr(vectors, "ENOUGH", 0)
         return ask()
 
 

@@ -19,7 +19,7 @@ import limner
 from limner import Embeddings, Items, LimnerError, Scores
 from limner.cli import app
 from limner.match import Statistics
-from limner.search import Ann, Index, encoded, exact, index, open_index, read
+from limner.search import Ann, Index, encoded, exact_search, index, open_index, read
 
 pytest.importorskip("lancedb")
 
@@ -75,7 +75,7 @@ def test_any_cut_into_blocks_gives_the_lists_of_the_whole(case):
     expected = Scores.from_embeddings(asked, Embeddings(range(len(rows)), rows), similarity="dot").top(k)
     blocks = [rows[low : low + cut] for low in range(0, len(rows), cut)]
     for few in (True, False):
-        chosen = exact._few if few else exact._many
+        chosen = exact_search._few if few else exact_search._many
         numbered = zip(range(0, len(rows), cut), blocks, strict=True)
         places, scores = chosen(asked, numbered, min(k, len(rows)))
         assert places.tolist() == expected.indices.tolist()
@@ -84,12 +84,12 @@ def test_any_cut_into_blocks_gives_the_lists_of_the_whole(case):
 
 def test_a_store_of_equals_is_searched_in_bounded_memory(monkeypatch):
     """All rows equal: everything could be among the best, and the grid has to decide again and again."""
-    monkeypatch.setattr(exact, "HELD", 100)
+    monkeypatch.setattr(exact_search, "HELD", 100)
     counts = []
-    decide = exact._Held.decide
-    monkeypatch.setattr(exact._Held, "decide", lambda self, q: (counts.append(self.count), decide(self, q))[1])
+    decide = exact_search._Held.decide
+    monkeypatch.setattr(exact_search._Held, "decide", lambda self, q: (counts.append(self.count), decide(self, q))[1])
     rows = np.ones((1000, 5), dtype=np.float32)
-    places, _ = exact.top(some(3, 5), (rows[low : low + 50] for low in range(0, 1000, 50)), 4, rows=1000)
+    places, _ = exact_search.top(some(3, 5), (rows[low : low + 50] for low in range(0, 1000, 50)), 4, rows=1000)
     assert places.tolist() == [[0, 1, 2, 3]] * 3
     assert max(counts) <= 150 and len(counts) > 5
 
@@ -102,7 +102,7 @@ def test_fast_products_alone_would_not_do():
     asked = Embeddings(["q"], base[None])
     expected = Scores.from_embeddings(asked, Embeddings(range(4000), rows), similarity="dot").top(20)
     blocks = ((low, rows[low : low + 640]) for low in range(0, 4000, 640))
-    places, scores = exact._few(asked, blocks, 20)
+    places, scores = exact_search._few(asked, blocks, 20)
     assert places.tolist() == expected.indices.tolist()
     assert np.array_equal(scores, expected.scores)
 

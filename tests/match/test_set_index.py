@@ -31,7 +31,7 @@ from limner.search import (
     search_words,
     sets,
 )
-from limner.search.sets import Piece, pieces_of
+from limner.search.set_search import Piece, pieces_of
 from limner.search.store import VectorStore
 
 pytest.importorskip("lancedb")

@@ -6,7 +6,7 @@ from standing import DEVICE
 from test_low_precision import vectors
 
 from limner import LimnerError, Scores
-from limner.scores.tiles import _equal_tiles, tile_for
+from limner.scores.exact_products import _equal_tiles, tile_for
 
 POOLINGS = ["max", "maxsim", "smooth"]
 

@@ -7,8 +7,7 @@ from limner.match.fusion import FUSIONS, borda, fuse, mean, reciprocal_rank
 from limner.match.murty import best_totals, k_best, k_best_ranking
 from limner.match.reranking import SCORERS, cascade, scorer
 from limner.scores.corrected import CorrectedScores, correct
-from limner.scores.correction import CORRECTIONS, Correction, correction
-from limner.scores.correction_statistics import Statistics
+from limner.scores.correction import CORRECTIONS, Correction, Statistics, correction
 
 if not TYPE_CHECKING:
     from limner.core.extras import submodules

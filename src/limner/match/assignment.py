@@ -21,8 +21,8 @@ from limner.core.arrays import Array, FloatArray, IntArray
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.ranking import Ranking
-from limner.match import _dense
-from limner.match._lists import Edges, Found, Market, Wanted
+from limner.match import _dense_solver
+from limner.match._edge_lists import Edges, Found, Market, Wanted
 from limner.scores import Scores
 
 METHODS = ("auto", "sparse", "dense")
@@ -255,7 +255,7 @@ class _Rounds:
         """Solves one round in which some bidders stay unassigned, at a cost that keeps their number minimal."""
         self.starts.pop(len(self.done), None)
         low, high = self.market.ends()
-        null = low - _dense.cost_of_none(low, high, self.n)
+        null = low - _dense_solver.cost_of_none(low, high, self.n)
         solution, _ = _solve_lists(edges, np.zeros(self.m), null, self.steps)
         if solution is None:
             raise RuntimeError("internal error: no assignment was found")
@@ -333,17 +333,17 @@ def _solve_lists(
     Returns:
         The solution, and the items that too many bidders compete for.
     """
-    from limner.match import _paths
+    from limner.match import _path_kernels
 
     n, m = len(edges.indptr) - 1, len(prices)
-    held, owners = np.full(n, _paths.FREE, dtype=np.int64), np.full(m, _paths.FREE, dtype=np.int64)
+    held, owners = np.full(n, _path_kernels.FREE, dtype=np.int64), np.full(m, _path_kernels.FREE, dtype=np.int64)
     graph, state, dead = edges.graph, (prices, held, owners), np.zeros(m, dtype=bool)
     slices = [(low, min(low + SLICE, n)) for low in range(0, n, SLICE)]
     for low, high in slices * 2:
-        _paths.bid(graph, state, null, BIDS * (high - low), low, high)
+        _path_kernels.bid(graph, state, null, BIDS * (high - low), low, high)
     stuck = 0
     for low, high in slices:
-        stuck += _paths.augment(graph, state, null, dead, low, high)
+        stuck += _path_kernels.augment(graph, state, null, dead, low, high)
         steps(high, n)
     if stuck:
         return None, dead
@@ -351,7 +351,7 @@ def _solve_lists(
     items, worths = np.full(n, -1, dtype=np.int64), np.zeros(n)
     items[has], worths[has] = edges.items[held[has]], edges.worths[held[has]]
     profits, best = np.where(has, worths - prices[items], null), np.empty(n)
-    _paths.best_profits(graph, prices, best)
+    _path_kernels.best_profits(graph, prices, best)
     return _Solution(items, profits, np.maximum(best, null), prices, _total(worths)), dead
 
 
@@ -394,7 +394,7 @@ def _solve_dense(scores: Scores, rounds: int, progress: Progress) -> BijectiveRa
         raise LimnerError(_INFINITE)
     lists, totals = [], []
     for r in range(rounds):
-        rows, columns = _dense.solve(costs)
+        rows, columns = _dense_solver.solve(costs)
         if not len(rows):
             break
         totals.append(-_total(costs[rows, columns]))
@@ -402,4 +402,4 @@ def _solve_dense(scores: Scores, rounds: int, progress: Progress) -> BijectiveRa
         lists.append(np.full(len(costs), -1, dtype=np.int64))
         lists[-1][rows] = columns
         progress(r + 1, rounds)
-    return _ranked(scores, lists, totals, [0.0] * len(totals), _dense.library(costs.shape))
+    return _ranked(scores, lists, totals, [0.0] * len(totals), _dense_solver.library(costs.shape))

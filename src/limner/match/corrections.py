@@ -18,10 +18,9 @@ import numpy as np
 
 from limner.core.arrays import Array, IntArray
 from limner.core.progress import ProgressLike, Stages, as_progress
-from limner.match import _columns
+from limner.match import _bank_statistics
 from limner.scores import Best, Block, Scores, number_type
-from limner.scores.correction import Correction, Grid
-from limner.scores.correction_statistics import some_places
+from limner.scores.correction import Correction, Grid, some_places
 
 _SHARP = (30.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 
@@ -53,7 +52,7 @@ class Csls(Correction):
     def gather(self, bank: Scores, *, progress: ProgressLike = None) -> dict[str, Array]:
         """Mean of the k best bank scores of each candidate."""
         progress = as_progress(progress)
-        return {"near": _columns.mean_of_best(bank, self.k, limit=self.limit(bank), progress=progress)}
+        return {"near": _bank_statistics.mean_of_best(bank, self.k, limit=self.limit(bank), progress=progress)}
 
     def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int]:
         """Twice the score minus the mean of the candidate's neighbourhood and of the query's k best."""
@@ -61,8 +60,8 @@ class Csls(Correction):
 
     def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Subtracts both neighbourhoods."""
-        near = _columns.split(known["near"], 2.0, number_type(block))
-        _columns.loops(block).subtract_neighbourhoods(block, *near, min(self.k, block.shape[1]))
+        near = _bank_statistics.split(known["near"], 2.0, number_type(block))
+        _bank_statistics.loops(block).subtract_neighbourhoods(block, *near, min(self.k, block.shape[1]))
         return block
 
 
@@ -90,10 +89,10 @@ class InvertedSoftmax(Correction):
         """The sums of each candidate with and without the highest term, its query, and values that identify queries."""
         progress = as_progress(progress)
         places = some_places(bank.shape[1])
-        sums = _columns.log_sums(bank, self.beta, limit=self.limit(bank), seen=places, progress=progress)
+        sums = _bank_statistics.log_sums(bank, self.beta, limit=self.limit(bank), seen=places, progress=progress)
         return {
-            "whole": _columns.neutral(sums.whole),
-            "without_owner": _columns.neutral(sums.without_owner),
+            "whole": _bank_statistics.neutral(sums.whole),
+            "without_owner": _bank_statistics.neutral(sums.without_owner),
             "owner": sums.owner,
             "seen": sums.seen,
         }
@@ -114,14 +113,14 @@ class InvertedSoftmax(Correction):
     def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Divides by the sum over the others, in log space."""
         if rows is None or not (rows >= 0).any():
-            return _columns.shifted(block, self.beta, known["whole"])
+            return _bank_statistics.shifted(block, self.beta, known["whole"])
         kind = number_type(block)
         places = np.full(max(int(known["owner"].max()), int(rows.max())) + 1, -1)
         places[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
-        _columns.loops(block).share_of_others(
+        _bank_statistics.loops(block).share_of_others(
             block,
             kind.type(self.beta),
-            *_columns.split(known["whole"], self.beta, kind),
+            *_bank_statistics.split(known["whole"], self.beta, kind),
             known["without_owner"],
             places[known["owner"]],
             rows >= 0,
@@ -151,12 +150,14 @@ class DualSoftmax(Correction):
     def gather(self, bank: Scores, *, progress: ProgressLike = None) -> dict[str, Array]:
         """The sum of each candidate over the bank."""
         progress = as_progress(progress)
-        sums = _columns.log_sums(bank, self.beta, limit=self.limit(bank), progress=progress)
-        return {"whole": _columns.neutral(sums.whole)}
+        sums = _bank_statistics.log_sums(bank, self.beta, limit=self.limit(bank), progress=progress)
+        return {"whole": _bank_statistics.neutral(sums.whole)}
 
     def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Divides by the sums of row and column."""
-        return _columns.shifted(block, 2 * self.beta, known["whole"], _columns.row_log_sums(block, self.beta))
+        return _bank_statistics.shifted(
+            block, 2 * self.beta, known["whole"], _bank_statistics.row_log_sums(block, self.beta)
+        )
 
 
 @dataclass(frozen=True)
@@ -181,16 +182,16 @@ class DynamicInvertedSoftmax(Correction):
     def gather(self, bank: Scores, *, progress: ProgressLike = None) -> dict[str, Array]:
         """The log-sum-exp of each candidate over the bank, and whether any query of the bank ranks it first."""
         stages = Stages(progress, sums=len(bank.queries), first=len(bank.queries))
-        sums = _columns.log_sums(bank, self.beta, limit=self.limit(bank), progress=stages["sums"])
+        sums = _bank_statistics.log_sums(bank, self.beta, limit=self.limit(bank), progress=stages["sums"])
         active, first = np.zeros(bank.shape[1], dtype=bool), bank.top(1, progress=stages["first"])
         active[first.indices[np.asarray(first.scores) > -np.inf]] = True
-        return {"whole": _columns.neutral(sums.whole), "active": active}
+        return {"whole": _bank_statistics.neutral(sums.whole), "active": active}
 
     def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Divides the rows whose best candidate is active, that is, first for some query of the bank."""
         first_choice, _ = Best(1)(0, block)
         chosen = np.flatnonzero(known["active"][first_choice[:, 0]])
-        block[chosen] = _columns.shifted(block[chosen], self.beta, known["whole"])
+        block[chosen] = _bank_statistics.shifted(block[chosen], self.beta, known["whole"])
         return block
 
 
@@ -219,7 +220,7 @@ class Nnn(Correction):
     def gather(self, bank: Scores, *, progress: ProgressLike = None) -> dict[str, Array]:
         """Mean of the k best bank scores of each candidate."""
         progress = as_progress(progress)
-        return {"near": _columns.mean_of_best(bank, self.k, limit=self.limit(bank), progress=progress)}
+        return {"near": _bank_statistics.mean_of_best(bank, self.k, limit=self.limit(bank), progress=progress)}
 
     def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int]:
         """The score minus a share of the candidate's neighbourhood."""
@@ -227,7 +228,7 @@ class Nnn(Correction):
 
     def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Subtracts a share of the candidate's neighbourhood."""
-        return _columns.shifted(block, 1.0, self.alpha * known["near"])
+        return _bank_statistics.shifted(block, 1.0, self.alpha * known["near"])
 
 
 @dataclass(frozen=True)
@@ -254,7 +255,7 @@ class Centred(Correction):
     def gather(self, bank: Scores, *, progress: ProgressLike = None) -> dict[str, Array]:
         """Mean of the bank scores of each candidate."""
         progress = as_progress(progress)
-        return {"mean": _columns.means(bank, limit=self.limit(bank), progress=progress)}
+        return {"mean": _bank_statistics.means(bank, limit=self.limit(bank), progress=progress)}
 
     def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int]:
         """The score minus a share of the candidate's mean."""
@@ -262,7 +263,7 @@ class Centred(Correction):
 
     def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Subtracts a share of the candidate's mean."""
-        return _columns.shifted(block, 1.0, self.alpha * known["mean"])
+        return _bank_statistics.shifted(block, 1.0, self.alpha * known["mean"])
 
 
 @dataclass(frozen=True)
@@ -292,11 +293,11 @@ class Sinkhorn(Correction):
         stages = Stages(progress, **{str(number): len(bank.queries) for number in range(self.rounds)})
         for number in range(self.rounds):
             step = stages[str(number)]
-            whole = _columns.log_sums(bank, self.beta, limit=limit, shift=potential, progress=step).whole
+            whole = _bank_statistics.log_sums(bank, self.beta, limit=limit, shift=potential, progress=step).whole
             known = whole > -np.inf
             potential = potential - np.where(known, whole, 0.0)
-        return {"potential": _columns.neutral(np.where(known, potential, -np.inf))}
+        return {"potential": _bank_statistics.neutral(np.where(known, potential, -np.inf))}
 
     def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Adds v and normalises rows."""
-        return _columns.normalised_rows(block, self.beta, known["potential"])
+        return _bank_statistics.normalised_rows(block, self.beta, known["potential"])

@@ -363,7 +363,7 @@ def _fuse_rows(
     systems: tuple[System, ...], pool: _Pool, k: float, depth: int | None, start: int, block: Block
 ) -> tuple[Array, Array]:
     """The fused lists of one block of queries: candidates and scores."""
-    from limner.match import _points
+    from limner.match import _fusion_kernels
 
     stop = start + len(block)
     lists = [_ranked(system, pool, start, stop) for system in systems]
@@ -372,13 +372,13 @@ def _fuse_rows(
     width = min(indices.shape[1], len(pool.candidates), depth or len(pool.candidates))
     best = np.full((len(block), width), -1, dtype=np.int32)
     points = np.full((len(block), width), -np.inf)
-    longest = _points.fuse(indices, ranks, offsets, len(pool.candidates), float(pool.size), k, best, points)
+    longest = _fusion_kernels.fuse(indices, ranks, offsets, len(pool.candidates), float(pool.size), k, best, points)
     return best[:, :longest], points[:, :longest]
 
 
 def _ranked(system: System, pool: _Pool, start: int, stop: int) -> tuple[Array, Array]:
     """The candidates of a system for some queries, best first, and their ranks from 1; ties share a rank."""
-    from limner.match import _points
+    from limner.match import _fusion_kernels
 
     if isinstance(system, Ranking):
         indices, scores = pool.lists(system, start, stop)
@@ -390,5 +390,5 @@ def _ranked(system: System, pool: _Pool, start: int, stop: int) -> tuple[Array, 
         indices = np.argsort(-block, axis=1, kind="stable")
         known = np.take_along_axis(block, indices, axis=1)
     ranks = np.empty(indices.shape)
-    _points.shared_ranks(indices, np.ascontiguousarray(known), ranks)
+    _fusion_kernels.shared_ranks(indices, np.ascontiguousarray(known), ranks)
     return indices.astype(np.int32), ranks

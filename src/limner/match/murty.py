@@ -15,7 +15,7 @@ from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.ranking import Ranking
-from limner.match import _square
+from limner.match import _matrix_kernels
 from limner.scores import Scores
 
 
@@ -109,7 +109,7 @@ def best_totals(scores: Scores) -> Scores:
     whole = _Part.whole(worths)
     n, m = sorted(scores.shape)
     total = float(worths[np.arange(n), whole.columns[:n]].sum())
-    totals = total - _square.losses(worths, whole.columns, whole.prices)[:n, :m]
+    totals = total - _matrix_kernels.losses(worths, whole.columns, whole.prices)[:n, :m]
     return Scores.from_matrix(totals.T if turned else totals, scores.queries, scores.candidates)
 
 
@@ -163,9 +163,9 @@ class _Part:
         columns, prices = np.full(len(worths), -1, dtype=np.int64), np.zeros(len(worths))
         allowed = np.ones(len(worths), dtype=bool)
         for row in range(len(worths)):
-            if _square.assign_row(worths, columns, prices, row, 0, allowed) == -np.inf:
+            if _matrix_kernels.assign_row(worths, columns, prices, row, 0, allowed) == -np.inf:
                 raise LimnerError("no complete assignment exists: too many pairs are -inf; allow more pairs")
-        return cls(_square.total(worths, columns), True, columns, prices, 0, frozenset())
+        return cls(_matrix_kernels.total(worths, columns), True, columns, prices, 0, frozenset())
 
     def solve(self, worths: FloatArray) -> _Part | None:
         """The same part with its best assignment; None if it contains no assignment."""
@@ -173,9 +173,9 @@ class _Part:
         allowed[list(self.avoided)] = False
         columns, prices = self.columns.copy(), self.prices.copy()
         columns[self.fixed] = -1
-        if _square.assign_row(worths, columns, prices, self.fixed, self.fixed, allowed) == -np.inf:
+        if _matrix_kernels.assign_row(worths, columns, prices, self.fixed, self.fixed, allowed) == -np.inf:
             return None
-        return _Part(_square.total(worths, columns), True, columns, prices, self.fixed, self.avoided)
+        return _Part(_matrix_kernels.total(worths, columns), True, columns, prices, self.fixed, self.avoided)
 
     def split(self, worths: FloatArray, rows: int) -> list[_Part]:
         """Splits all its assignments except the best by the first row that differs; rows from `rows` on are padding."""
@@ -184,7 +184,7 @@ class _Part:
             avoided = (self.avoided if row == self.fixed else frozenset()) | {int(self.columns[row])}
             allowed = np.ones(len(worths), dtype=bool)
             allowed[list(avoided)] = False
-            loss = _square.least_loss(worths, self.columns, self.prices, row, allowed)
+            loss = _matrix_kernels.least_loss(worths, self.columns, self.prices, row, allowed)
             if loss < np.inf:
                 parts.append(_Part(self.bound - loss, False, self.columns, self.prices, row, avoided))
         return parts

@@ -17,11 +17,10 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, shown
 from limner.core.progress import SILENT, Progress, ProgressLike, as_progress
 from limner.scores.base import KINDS, Best, Scores
-from limner.scores.correction import CORRECTIONS, TUNERS, Correction, correction
-from limner.scores.correction_statistics import Statistics
+from limner.scores.correction import CORRECTIONS, TUNERS, Correction, Statistics, correction
 from limner.scores.lowprecision import ShiftedListRequest
+from limner.scores.lowprecision.product_block import Shifted
 from limner.scores.parallel_blocks import Block, Result
-from limner.scores.shifted_scores import Shifted
 
 Bank = tuple[Embeddings, Embeddings] | tuple[Statistics, Statistics] | Embeddings | Scores | Statistics
 

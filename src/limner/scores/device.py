@@ -22,10 +22,9 @@ from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.progress import ProgressLike
 from limner.core.torch_device import device_named, full_precision, torch_module
-from limner.scores.base import KINDS, LARGEST, TILE_ROWS, Best, Scores, elsewhere
+from limner.scores.base import KINDS, LARGEST, TILE_ROWS, Best, Scores, elsewhere, refuse_overflow
 from limner.scores.lowprecision import GPUFilter, ListRequest, Selective, gpu_filter_of, request_of
 from limner.scores.parallel_blocks import Block, Result
-from limner.scores.score_checks import refuse_overflow
 
 if TYPE_CHECKING:
     from limner.core.torch_device import Device, Tensor

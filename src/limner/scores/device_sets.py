@@ -1,4 +1,4 @@
-"""Items with several vectors each on a torch device, usually a GPU: the scores of `limner.scores.sets`.
+"""Items with several vectors each on a torch device, usually a GPU: the scores of `limner.scores.set_scores`.
 
 Items are padded to equal numbers of vectors by repeating their first one, which changes no maximum. Every product has
 the same shape, `ROWS` query vectors by `COLUMNS` candidate vectors, so that a score depends only on its two items.
@@ -21,7 +21,7 @@ from limner.core.ids import Ids
 from limner.core.torch_device import full_precision, torch_module
 from limner.scores.base import KINDS, LARGEST, Scores
 from limner.scores.device import sent_vectors
-from limner.scores.sets import SetScores
+from limner.scores.set_scores import SetScores
 
 ROWS, COLUMNS = 4096, 16384
 """Query and candidate vectors of every product; more for an item that has more."""

@@ -1,9 +1,9 @@
 """Float32 products of single pairs of vectors, summed in the order in which a matrix library sums those of a tile.
 
 A matrix library adds the products of a pair one after another with fused multiply-adds, in parts of a few hundred
-dimensions each, and then adds up the parts. `limner.scores.tiles` finds the parts by comparing bits. Sixteen pairs are
-computed side by side in the lanes of registers, because every addition waits for the one before it. All loops release
-the GIL.
+dimensions each, and then adds up the parts. `limner.scores.exact_products` finds the parts by comparing bits. Sixteen
+pairs are computed side by side in the lanes of registers, because every addition waits for the one before it. All loops
+release the GIL.
 """
 
 from __future__ import annotations

@@ -12,10 +12,9 @@ import numpy as np
 from limner.core.arrays import Float32, array
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.scores.base import KINDS, Scores
+from limner.scores.base import KINDS, Scores, refuse_nan
 from limner.scores.inputs import Scorer
 from limner.scores.parallel_blocks import Block
-from limner.scores.score_checks import refuse_nan
 
 
 def _values(items: object) -> Any:

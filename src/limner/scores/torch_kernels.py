@@ -167,7 +167,7 @@ def subtract_neighbourhoods(block: Tensor, high: Array, low: Array, k: int) -> N
 def share_of_others(
     block: Tensor, beta: float, high: Array, low: Array, without_owner: Array, owned_by: Array, mine: Array
 ) -> None:
-    """In place: beta s(i, t) - log sum over the bank without i itself; see `limner.match._loops.share_of_others`."""
+    """In place: beta s(i, t) - log sum over the bank without i itself; see `_correction_kernels`."""
     torch = torch_module()
     columns = np.flatnonzero(owned_by >= 0)
     at, there = (torch.as_tensor(x, device=block.device) for x in (owned_by[columns].astype(np.int64), columns))

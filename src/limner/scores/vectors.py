@@ -5,21 +5,29 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from limner.core.arrays import Float32
 from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
-from limner.core.progress import ProgressLike, as_progress
-from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Scores, elsewhere
-from limner.scores.exact_pairs import Int64, pair_by_pair, rows_at_once
+from limner.core.progress import Progress, ProgressLike, as_progress
+from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Best, Scores, elsewhere, refuse_overflow
+from limner.scores.exact_products import (
+    WHOLE,
+    Int64,
+    few_rows,
+    fill,
+    fill_few,
+    fill_small,
+    pair_by_pair,
+    rows_at_once,
+    sum_ends,
+    tile_for,
+)
 from limner.scores.lowprecision import Filter, Selective, best_of_columns, filter_of, request_of
-from limner.scores.parallel_blocks import Block, Result, threads
-from limner.scores.row_pieces import in_pieces
-from limner.scores.score_checks import refuse_overflow
-from limner.scores.tiles import WHOLE, few_rows, fill, fill_few, fill_small, sum_ends, tile_for
+from limner.scores.parallel_blocks import Block, Divisible, PairScores, Result, counted, threads, usable_cores
 
 LOOPS = "limner.scores.pair_kernels"
 """Single pairs are computed by compiled loops where these are loaded; else from tiles, since loading takes longer."""
@@ -178,3 +186,68 @@ class VectorScores(Scores):
         with threads(workers) as work_on:
             list(work_on(work, range(len(ends) - 1)))
         return scores
+
+
+ENOUGH = 4
+"""Pieces of work per core: with fewer, some cores are idle at the end of a pass."""
+
+
+class Wide(Protocol):
+    """Scores that can be read in pieces of rows."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(queries, candidates)."""
+
+    @property
+    def block_rows(self) -> int:
+        """Number of rows of a piece."""
+
+    @property
+    def piece_columns(self) -> int:
+        """The smallest number of candidates that a piece should have; others are multiples of it."""
+
+    def prepare(self) -> None:
+        """Prepares a pass."""
+
+    def piece(self, start: int, stop: int, low: int, high: int) -> Block:
+        """Scores of queries start:stop and candidates low:high, equal to those in blocks."""
+
+
+def in_pieces(
+    scores: Wide, consume: object, *, pairs: PairScores | None = None, workers: int | None, progress: Progress
+) -> Iterator[Any] | None:
+    """The results of a pass, block by block; None if there are enough blocks, or if it needs whole rows.
+
+    Args:
+        scores: The scores.
+        consume: As for `Scores.stream`; used if it can take pieces, see `Divisible`.
+        pairs: Scores of single pairs, for consumers that need them; without it only `Best` takes pieces.
+        workers: Threads; all cores by default.
+        progress: Called with (rows done, rows in total).
+    """
+    (n, width), unit = scores.shape, scores.piece_columns
+    blocks = -(-n // scores.block_rows)
+    many = max(1, -(-ENOUGH * (workers or usable_cores()) // max(blocks, 1)))
+    step = -(-width // (many * unit)) * unit
+    if elsewhere(workers) or step >= width or not isinstance(consume, Divisible):
+        return None
+    if pairs is None and not isinstance(consume, Best):
+        return None
+    scores.prepare()
+    divided = consume.divided(pairs)  # type: ignore[arg-type]  # `Best` needs no scores of pairs
+    return None if divided is None else _joined(scores, divided, step, workers, progress)
+
+
+def _joined(scores: Wide, divided: Any, step: int, workers: int | None, progress: Progress) -> Iterator[Any]:
+    (n, width), rows = scores.shape, scores.block_rows
+    starts, lows = range(0, n, rows), range(0, width, step)
+
+    def work(place: tuple[int, int]) -> Any:
+        start, low = place
+        return divided.piece(start, low, scores.piece(start, min(start + rows, n), low, min(low + step, width)))
+
+    with threads(workers) as work_on:
+        parts = work_on(work, [(start, low) for start in starts for low in lows])
+        results = (divided.join([next(parts) for _ in lows]) for _ in starts)
+        yield from counted(results, rows, n, progress)

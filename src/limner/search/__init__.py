@@ -1,18 +1,18 @@
 """Search: an index over images or texts on disk or in object storage, exact by default, approximate on request."""
 
 from limner.search.approximate import Ann, Recall
-from limner.search.calibrated import calibrate_index, calibration_of, search_sure
 from limner.search.cut_off import Calibration, CutOff, calibrate, judged_queries
 from limner.search.encode import Encoder, TwoSided, encoded
 from limner.search.hits import Hit, Hits, Match
 from limner.search.hybrid import search_words
 from limner.search.index import Index, index, open_index
+from limner.search.index_calibration import calibrate_index, calibration_of, search_sure
+from limner.search.index_correction import keep_correction, kept_correction
+from limner.search.index_table import About
 from limner.search.item_texts import ItemTexts, with_captions
 from limner.search.items import read
-from limner.search.kept_correction import keep_correction, kept_correction
+from limner.search.query_terms import FieldFilter, Terms, read_filters, read_terms
 from limner.search.store import Version
-from limner.search.table import About
-from limner.search.terms import FieldFilter, Terms, read_filters, read_terms
 
 __all__ = [
     "About",

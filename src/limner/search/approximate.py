@@ -25,8 +25,8 @@ from limner.core.options import checked
 from limner.core.paths import damage_told
 from limner.core.progress import Progress, ProgressLike, counting
 from limner.scores import TILE_ROWS, VectorScores
+from limner.search.index_table import About
 from limner.search.store import VectorStore
-from limner.search.table import About
 
 KINDS: Mapping[str, str] = MappingProxyType(
     {

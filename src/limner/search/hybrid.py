@@ -24,7 +24,7 @@ from limner.core.ranking import Ranking
 from limner.search.hits import Hits, Match
 from limner.search.item_texts import ItemTexts
 from limner.search.queries import Queries, Vectors, as_vectors
-from limner.search.terms import FieldFilter, Terms, read_filters, read_terms
+from limner.search.query_terms import FieldFilter, Terms, read_filters, read_terms
 
 if TYPE_CHECKING:
     from limner.search.index import Index

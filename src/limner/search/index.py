@@ -21,16 +21,14 @@ from limner.core.ranking import Ranking
 from limner.scores import Scores, Statistics, VectorScores, VectorSets
 from limner.scores.corrected import correct
 from limner.scores.correction import Correction
-from limner.search import approximate, exact, proposals, sets
+from limner.search import approximate, exact_search, set_search
 from limner.search.approximate import Ann, Recall, Row
 from limner.search.encode import Encoder, SetEncoder, TwoSided, encoded_queries, identity, set_similarity
-from limner.search.held import HeldVersion
 from limner.search.hits import Hits
+from limner.search.index_table import About, batches
 from limner.search.queries import Queries, Vectors, as_vectors, numbered, refuse_other_model, refuse_unlike
-from limner.search.rows import batches
 from limner.search.store import VectorStore, Version
-from limner.search.stored import StoredScores
-from limner.search.table import About
+from limner.search.stored_vectors import HeldVersion, StoredScores
 
 System = Encoder | TwoSided | SetEncoder | Callable[..., object]
 Named = str | type[Correction] | Correction
@@ -226,7 +224,7 @@ class Index:
         held = self._in_memory()
         if isinstance(vectors, VectorSets):
             source = self.store if held is None else held.pieces
-            return sets.StoredSetScores(vectors, source, self.ids, str(self.about.pooling))
+            return set_search.StoredSetScores(vectors, source, self.ids, str(self.about.pooling))
         if held is not None:
             return VectorScores(vectors, Embeddings(self.ids, held.vectors))
         return StoredScores(vectors, self.store, self.ids)
@@ -352,22 +350,22 @@ class Index:
             return None
         self._searched = version
         progress(0, len(self))
-        found = proposals.proven(self.store, vectors, k)
+        found = exact_search.proven(self.store, vectors, k)
         progress(len(self), len(self))
         return found
 
     def nearest(
         self, vectors: Vectors, k: int, *, among: Array | None = None, progress: ProgressLike = None
-    ) -> exact.Best:
+    ) -> exact_search.Best:
         """The exact k best rows: positions in the store and scores; only among the rows of a mask, if one is given."""
         held = self._in_memory()
         if isinstance(vectors, VectorSets):
-            pieces = sets.pieces_of(self.store if held is None else held.pieces, among)
+            pieces = set_search.pieces_of(self.store if held is None else held.pieces, among)
             pooling = str(self.about.pooling)
-            return sets.top(vectors, pieces, k, rows=len(self), pooling=pooling, progress=progress)
+            return set_search.top(vectors, pieces, k, rows=len(self), pooling=pooling, progress=progress)
         blocks = self.store.vectors() if held is None else iter([held.vectors] if len(held.vectors) else [])
         longest = 1.0 if self.about.similarity == "cosine" else None
-        return exact.top(vectors, blocks, k, rows=len(self), max_norm=longest, among=among, progress=progress)
+        return exact_search.top(vectors, blocks, k, rows=len(self), max_norm=longest, among=among, progress=progress)
 
     def _correction(self, vectors: Vectors, how: How, bank: object, options: Mapping[str, Any]) -> Scores:
         if isinstance(bank, (str, Path)):
@@ -413,7 +411,7 @@ def index(
     Args:
         path: A folder without an index, or an address that LanceDB opens (s3://, gs://, az://).
         embeddings: Vectors with ids; plain rows of numbers get the ids of the items, or row numbers. `VectorSets`, with
-            several vectors per item, are searched by late interaction (see `limner.search.sets`).
+            several vectors per item, are searched by late interaction (see `limner.search.set_search`).
         items: The images or texts of the vectors; must contain every id. Texts and paths are stored, and thumbnails of
             images without a path.
         similarity: "cosine" (vectors are stored with length 1) or "dot"; by default cosine, or what a system with

@@ -16,7 +16,7 @@ from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, UnknownName
 from limner.language.bm25 import BM25
 from limner.search.items import CAPTIONS
-from limner.search.terms import FieldFilter, Terms
+from limner.search.query_terms import FieldFilter, Terms
 
 if TYPE_CHECKING:
     from limner.search.index import Index

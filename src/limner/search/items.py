@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
@@ -18,7 +18,9 @@ from limner.datasets import text_files
 from limner.datasets.image_files import IMAGE_ENDINGS
 from limner.scores import VectorSets
 from limner.scores.vector_sets import holds_sets
-from limner.search.table import Kept
+
+if TYPE_CHECKING:
+    from limner.search.index_table import Kept
 
 SIDE = 144
 """The longer side of a thumbnail in pixels."""

@@ -13,7 +13,7 @@ from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.encoders.contract import identity
 from limner.scores import VectorSets
-from limner.search.table import About
+from limner.search.index_table import About
 
 Queries = object
 """Queries: vectors (embeddings, an array or tensor, a list of rows), several vectors per query (`VectorSets`, or {id:

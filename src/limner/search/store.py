@@ -24,7 +24,7 @@ from limner.core.arrays import Float32, IntArray
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.extras import require
 from limner.core.paths import folder_for, parse_json
-from limner.search.table import COUNT, About, about_of, schema
+from limner.search.index_table import COUNT, About, about_of, schema
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec

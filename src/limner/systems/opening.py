@@ -204,7 +204,7 @@ class IndexScores:
             raise LimnerError(f"the index {self.path} does not name a query encoder: give vectors, or name a system")
         refuse_blank(part.texts)
         if index.about.has_sets:
-            from limner.search.sets import scores_of_items
+            from limner.search.set_search import scores_of_items
 
             return scores_of_items(index.store, part.images.ids, index.asked(part.texts)[1])
         texts = encoded(index.system, part.texts)  # type: ignore[arg-type]  # one vector per item

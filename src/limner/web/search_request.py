@@ -74,7 +74,7 @@ class SearchRequest:
     @property
     def has_terms(self) -> bool:
         """Whether words, minus terms or filters by field are used."""
-        from limner.search.terms import has_terms
+        from limner.search.query_terms import has_terms
 
         return self.by != "vectors" or bool(self.where) or has_terms(self.words)
 

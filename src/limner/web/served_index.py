@@ -87,7 +87,7 @@ class ServedIndex:
 
     def vector(self, key: str) -> Vectors:
         """The stored vector of an item, or its vectors."""
-        from limner.search.stored import stored_vectors
+        from limner.search.stored_vectors import stored_vectors
 
         try:
             return stored_vectors(self.index.store, [key])
@@ -152,8 +152,8 @@ class ServedIndex:
 
     def _promised(self, query: object, k: int, precision: float) -> IndexAnswer:
         """The hits that reach a given precision; the calibration of the index is read once."""
-        from limner.search.calibrated import cut_hits
         from limner.search.cut_off import NEIGHBOURS
+        from limner.search.index_calibration import cut_hits
 
         calibration, version = self.calibration
         if version != self.index.version:

@@ -112,7 +112,7 @@ def search(
     """
     from limner.search import search_sure, search_words
     from limner.search.hits import ENDINGS
-    from limner.search.terms import has_terms
+    from limner.search.query_terms import has_terms
 
     statistics, files = by_ending(save, ".npz")
     refuse_ending(files, ENDINGS, "list of hits")
@@ -196,7 +196,7 @@ def _correction(
     from limner.scores import Statistics
     from limner.scores.correction import CORRECTIONS
     from limner.search import kept_correction, read
-    from limner.search.kept_correction import KEPT
+    from limner.search.index_correction import KEPT
 
     if correct == KEPT:
         if bank or options:

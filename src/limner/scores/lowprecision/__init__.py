@@ -7,16 +7,18 @@ makes such a consumer of a plain one.
 
 from __future__ import annotations
 
-from limner.scores.lowprecision.cpu_filter import Filter, best_of_columns, filter_of
-from limner.scores.lowprecision.gpu_filter import GPUFilter, gpu_filter_of
-from limner.scores.lowprecision.product_block import NO_POOLS, ProductBlock, Ranked
-from limner.scores.lowprecision.selective_consumers import (
+from limner.scores.lowprecision.cpu_filter import (
+    Filter,
     ListRequest,
     Selective,
     ShiftedListRequest,
+    best_of_columns,
+    filter_of,
     request_of,
     share_verified,
 )
+from limner.scores.lowprecision.gpu_filter import GPUFilter, gpu_filter_of
+from limner.scores.lowprecision.product_block import NO_POOLS, ProductBlock, Ranked
 
 __all__ = [
     "NO_POOLS", "Filter", "GPUFilter", "ListRequest", "ProductBlock", "Ranked", "Selective", "ShiftedListRequest",

@@ -3,7 +3,7 @@
 A block of products is computed in int8, several times faster than in float32 if the CPU has units for it.
 The bound of `rounding_bounds` rules out nearly all candidates; the rest is computed again in float32.
 Pairs that are still undecided, and every score that is returned, are read from the float32 tiles of `VectorScores`, or
-computed pair by pair in the same order of summation, if it is known (`limner.scores.tiles.sum_ends`).
+computed pair by pair in the same order of summation, if it is known (`limner.scores.exact_products.sum_ends`).
 Lists, counts and scores equal those in float32 bit for bit.
 
 It is used where the CPU has int8 units and a short measurement finds them faster for these vectors.
@@ -16,19 +16,28 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import local
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from limner.core.arrays import Float32
 from limner.core.progress import ProgressLike, as_progress
 from limner.scores.base import LARGEST, TILE_COLUMNS, TILE_ROWS, Best
-from limner.scores.exact_pairs import Pairs, Products
-from limner.scores.lowprecision.int8_products import MOST_DIMENSIONS, Columns, Int8, has_units, suited
-from limner.scores.lowprecision.product_block import ProductBlock
+from limner.scores.exact_products import Pairs, Products
+from limner.scores.lowprecision.int8_products import (
+    MOST_DIMENSIONS,
+    STEP,
+    Columns,
+    Int8,
+    has_units,
+    keeps_bound,
+    product_share,
+    seconds_of_float32,
+    suited,
+)
+from limner.scores.lowprecision.product_block import ProductBlock, Shifted
 from limner.scores.lowprecision.rounding_bounds import Bounds, Rounded
-from limner.scores.lowprecision.selective_consumers import ListRequest
-from limner.scores.lowprecision.unit_checks import STEP, keeps_bound, product_share, seconds_of_float32
 from limner.scores.parallel_blocks import Block, Result, counted, threads, usable_cores
 
 Verified = Callable[[int, int | None], float]
@@ -213,3 +222,85 @@ def best_of_columns(scores: Products, transposed: Products, k: int, *, progress:
     order = np.lexsort((-values, candidates))
     first = np.cumsum(counts) - counts
     return np.ascontiguousarray(values[order[first + np.arange(k)[:, None]]])
+
+
+VERIFIED = TILE_ROWS // 4
+"""Columns of a block that take as long as verifying one candidate for each of its rows in tiles, about."""
+VERIFIED_ALONE, LONG = 40, 512
+"""The same for pairs that are verified one by one, with vectors of so many dimensions or more. With shorter vectors it
+is less, also since finding the best of float32 scores takes part of the time then (`benchmarks/match.py --only long`).
+"""
+
+
+@runtime_checkable
+class Selective(Protocol):
+    """A consumer of blocks that can also answer from low-precision products."""
+
+    def from_products(self, block: Any) -> Any:
+        """The result for the block of these rows; None if the bounds leave too many pairs undecided."""
+
+    def verified(self, width: int, dimensions: int | None = None) -> float:
+        """The work beside the low-precision products, as a share of the float32 product.
+
+        Args:
+            width: Number of candidates.
+            dimensions: Of the vectors, if pairs can be verified one by one; None if only tiles can be computed.
+        """
+
+
+def request_of(consume: object) -> Selective | None:
+    """The consumer as one that answers from low-precision products; None if it cannot."""
+    if isinstance(consume, Best):
+        return ListRequest(consume)
+    return consume if isinstance(consume, Selective) else None
+
+
+def share_verified(k: int, width: int, dimensions: int | None = None) -> float:
+    """The work of verifying lists of k, as a share of the float32 product; see `Selective.verified`.
+
+    Every row computes a few candidates again, in float32: as long as so many columns of a block.
+
+    >>> share_verified(100, 10_000, 256), share_verified(100, 10_000)
+    (0.2, 0.64)
+    """
+    each = VERIFIED if dimensions is None else VERIFIED_ALONE * min(dimensions / LONG, 1.0)
+    return min(1.0, each * k / max(width, 1))
+
+
+@dataclass(frozen=True)
+class ListRequest:
+    """The best of every row."""
+
+    best: Best
+
+    def from_products(self, block: Any) -> tuple[npt.NDArray[np.int32], Block] | None:
+        """The k best of every row."""
+        return block.best(self.best)  # type: ignore[no-any-return]
+
+    def verified(self, width: int, dimensions: int | None = None) -> float:
+        """A few candidates of every row."""
+        return share_verified(self.best.k, width, dimensions)
+
+    def __call__(self, start: int, block: Block) -> tuple[npt.NDArray[np.int32], Block]:
+        """The same from a block of scores."""
+        return self.best(start, block)
+
+
+@dataclass(frozen=True)
+class ShiftedListRequest:
+    """Finds the best of shifted scores from low-precision products."""
+
+    best: Best
+    shifted: Shifted
+
+    def from_products(self, block: Any) -> tuple[npt.NDArray[np.int32], Block] | None:
+        """The k best of every row."""
+        return block.best_shifted(self.best, self.shifted)  # type: ignore[no-any-return]
+
+    def verified(self, width: int, dimensions: int | None = None) -> float:
+        """A tile reads the best of all its rows, and those that determine the values of the rows."""
+        return share_verified(self.best.k, width) + share_verified(self.shifted.own, width)
+
+    def __call__(self, start: int, block: Block) -> tuple[npt.NDArray[np.int32], Block]:
+        """The same from a block of scores."""
+        return self.best(start, self.shifted.apply(block, np.arange(block.shape[1]), start))

@@ -21,13 +21,11 @@ import numpy as np
 from limner.core.progress import ProgressLike, as_progress
 from limner.core.torch_device import full_precision, on_host, torch_module
 from limner.scores.base import LARGEST, Best
-from limner.scores.lowprecision.cpu_filter import Attempts
+from limner.scores.lowprecision.cpu_filter import Attempts, ListRequest, Selective, ShiftedListRequest
 from limner.scores.lowprecision.gpu_products import has_units, keeps_bound, low_products, whole_sums
-from limner.scores.lowprecision.product_block import SHARE
+from limner.scores.lowprecision.product_block import SHARE, Shifted
 from limner.scores.lowprecision.rounding_bounds import READ, Bounds, Rounded, accumulation, upward
-from limner.scores.lowprecision.selective_consumers import ListRequest, Selective, ShiftedListRequest
 from limner.scores.parallel_blocks import Result, counted
-from limner.scores.shifted_scores import Shifted
 
 LEAST = 1 << 38
 """A pass with fewer multiplications is too short to benefit: as measured on an H200, where a fifth of it did not."""

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from limner.core.torch_device import on_host, torch_module
-from limner.scores.lowprecision.unit_checks import TILED, all_within_bound, trial
+from limner.scores.lowprecision.int8_products import TILED, all_within_bound, trial
 
 Tensor = Any
 

@@ -1,7 +1,9 @@
-"""int8 products on the CPU: compiled for AVX-512 VNNI and for the dot products of Arm."""
+"""int8 products on the CPU (AVX-512 VNNI, dot products of Arm): whether they are faster, and keep the error bound."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
@@ -10,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Float32
+from limner.scores.base import TILE_COLUMNS, TILE_ROWS
 from limner.scores.lowprecision.rotation import Rotation
-from limner.scores.lowprecision.rounding_bounds import Bits, Rounded
+from limner.scores.lowprecision.rounding_bounds import READ, Bits, Rounded, accumulation
+from limner.scores.parallel_blocks import threads
 
 LINE = 64
 """Bytes of a register, to which its memory is aligned."""
@@ -123,3 +127,108 @@ class Panels:
         self.loops.lay_out_rows(rows.codes, groups, sums)
         edge = np.empty((height, self.loops.WIDTH), np.uint16)
         self.loops.multiply(groups, sums, scale, self.panels, self.scale, edge, out)
+
+
+STEP = 6144
+"""Candidates are rounded this many at a time; a multiple of the layout's width."""
+TILED = 8
+"""A test repeats its vectors so many times: large products are computed by other loops than small ones."""
+
+
+@cache
+def product_share(dimensions: int) -> float:
+    """Time of an int8 product relative to float32; inf if its sums violate the bound.
+
+    Measured once per process and number of dimensions, on one thread.
+    """
+    if not keeps_bound(dimensions):
+        return float("inf")
+    with threads(1) as work_on:
+        return float(next(iter(work_on(_measured_share, [dimensions]))))
+
+
+def _measured_share(dimensions: int) -> float:
+    rng = np.random.default_rng(0)
+    rows, columns = (
+        rng.standard_normal((size, dimensions), dtype=np.float32) for size in (TILE_ROWS, 4 * TILE_COLUMNS)
+    )
+    low, high = Int8().round(rows), stored(Int8(), columns)
+    out = np.empty((TILE_ROWS, len(columns)), dtype=np.uint16)
+    work = [(lambda: high.multiply(low, out)), (lambda: _float32_products(rows, columns))]
+    seconds = [[_seconds(each) for each in work] for _ in range(3)]
+    fast, plain = np.min(seconds, axis=0)
+    return float(fast / plain)
+
+
+def stored(form: Int8, vectors: Float32) -> Columns:
+    """These vectors as candidates."""
+    columns = form.columns(*vectors.shape)
+    for start in range(0, len(vectors), STEP):
+        columns.put(start, form.round(vectors[start : start + STEP]))
+    return columns
+
+
+@cache
+def seconds_of_float32(dimensions: int) -> float:
+    """Seconds per multiplication in float32, on one core."""
+    rows, columns = np.ones((TILE_ROWS, dimensions), np.float32), np.ones((TILE_COLUMNS, dimensions), np.float32)
+    with threads(1) as work_on:
+        seconds = list(work_on(lambda _: _seconds(lambda: _float32_products(rows, columns)), range(3)))
+    return float(min(seconds)) / (TILE_ROWS * TILE_COLUMNS * dimensions)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """The time of one thread's work, without that of other programs on the same core."""
+    start = time.thread_time()
+    work()
+    return time.thread_time() - start
+
+
+def _float32_products(rows: Float32, columns: Float32) -> None:
+    out = np.empty((TILE_ROWS, TILE_COLUMNS), dtype=np.float32)
+    for low in range(0, len(columns), TILE_COLUMNS):
+        np.matmul(rows, columns[low : low + TILE_COLUMNS].T, out=out)
+
+
+@cache
+def keeps_bound(dimensions: int) -> bool:
+    """Tests whether sums on this CPU respect the error bound, with the vectors of `trial`, in a product of full tiles.
+
+    Tested once per process and number of dimensions, on one thread. Units read several dimensions at a time, and treat
+    those that are left over apart: the number tested has to be the one that is used.
+    """
+    with threads(1) as work_on:
+        return bool(next(iter(work_on(_tested, [dimensions]))))
+
+
+def _tested(dimensions: int) -> bool:
+    rows, columns = trial(dimensions)
+    low, high = (np.tile(side, (TILED, 1)) for side in (rows, columns))
+    out = np.empty((len(low), len(high)), dtype=np.uint16)
+    stored(Int8(), high).multiply(Int8().round(low), out)
+    read = (out.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return all_within_bound(read, Int8().round(rows).values, Int8().round(columns).values)
+
+
+def trial(dimensions: int) -> tuple[Float32, Float32]:
+    """Vectors whose products have random, cancelling, growing and shrinking terms."""
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((96, dimensions)).astype(np.float32)
+    rows[32:64] *= np.exp2(rng.integers(-20, 20, (32, dimensions)))
+    rows[64:, 1::2] = -rows[64:, : dimensions - 1 : 2]
+    columns = np.concatenate([rows, rng.standard_normal((96, dimensions)).astype(np.float32) + 1])
+    columns[64:96, 1::2] = columns[64:96, : dimensions - 1 : 2] * np.float32(1 + 2**-7)
+    return rows, columns
+
+
+def within_bound(read: Float32, rows: Float32, columns: Float32) -> bool:
+    """Whether products of rounded vectors, as read, are as near to the exact ones as the bound says."""
+    products, a, b = (each.astype(np.float64) for each in (read, rows, columns))
+    allowed = accumulation(a.shape[1]) * (np.abs(a) @ np.abs(b).T) + READ * np.abs(products) + 2.0**-120
+    return bool((np.abs(products - a @ b.T) <= allowed).all())
+
+
+def all_within_bound(read: Float32, rows: Float32, columns: Float32) -> bool:
+    """The same for products of vectors that are repeated `TILED` times on both sides."""
+    parts = (part for band in np.split(read, TILED) for part in np.split(band, TILED, axis=1))
+    return all(within_bound(part, rows, columns) for part in parts)

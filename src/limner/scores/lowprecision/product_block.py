@@ -5,18 +5,18 @@ Pairs that are still undecided, and every score that is returned, are computed i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from limner.core.arrays import Float32
+from limner.core.arrays import Float32, IntArray
 from limner.scores.base import Best
-from limner.scores.exact_pairs import Int64, Pairs, Products, chosen, listed_scores
+from limner.scores.exact_products import Int64, Pairs, Products, chosen, listed_scores
 from limner.scores.lowprecision.rounding_bounds import READ, Bits, Bounds, Keys, upward
 from limner.scores.parallel_blocks import Block
-from limner.scores.shifted_scores import ROUNDED, Shifted
 
 Pools = tuple[Int64, Int64, Int64]
 """The pool of every row, and the columns of pool f: columns[indptr[f]:indptr[f + 1]], in ascending order."""
@@ -97,7 +97,7 @@ class ProductBlock:
         return None if pairs is None else chosen(self.scores, self.start, self.rows, choose, [pairs])
 
     def _best_in_order(self, k: int) -> tuple[npt.NDArray[np.int32], Block] | None:
-        from limner.scores.lowprecision.best_kernels import best_near
+        from limner.scores.lowprecision.ordered_kernels import best_near
 
         indices, scores = np.zeros((len(self.bits), k), np.int32), np.zeros((len(self.bits), k), np.float32)
         _, *factors = self._factors
@@ -122,8 +122,8 @@ class ProductBlock:
     @cached_property
     def ordered(self) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int16]]:
         """The products in order, and the highest of every group of columns; the bits are lost."""
-        from limner.scores.lowprecision.count_kernels import put_in_order
         from limner.scores.lowprecision.filter_kernels import GROUP
+        from limner.scores.lowprecision.ordered_kernels import put_in_order
 
         rows, width = self.bits.shape
         tops = np.empty((rows, -(-width // GROUP)), np.int16)
@@ -139,7 +139,7 @@ class ProductBlock:
 
         The bits are lost: ask for the best first.
         """
-        from limner.scores.lowprecision.count_kernels import count_near
+        from limner.scores.lowprecision.ordered_kernels import count_near
 
         rows, width = self.bits.shape
         counts, many = np.zeros(len(asked.columns), np.int64), np.zeros(rows, np.bool_)
@@ -186,3 +186,36 @@ class Above:
     whose: Int64
     columns: Int64
     rows: Int64
+
+
+ROUNDED = 2.0**-18
+"""How far rounding can move a shifted score, relative to its largest inputs.
+
+This covers a dozen roundings of 2^-24 each, of numbers up to four times as large."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shifted:
+    """How a row of scores s is transformed: scale s - shift(candidate) - a value of the row itself.
+
+    Or to something that grows with it at least as fast, so that the best of a row are the same.
+
+    Args:
+        scale: 1 or 2, or another power of two.
+        shift: One number per candidate.
+        own: Number of best scores of the row that determine the value of the row; 0 for no such value.
+        apply: Maps (scores, places of their candidates, query of the first row) to shifted scores, in float32; may
+            change its input in place.
+        more: How far rounding can move a transformed score beyond the rounding of the formula above; 0 if the formula
+            is all, so that every row can be transformed by itself.
+    """
+
+    scale: float
+    shift: npt.NDArray[np.float64]
+    own: int
+    apply: Callable[[Float32, IntArray, int], Block]
+    more: float = 0.0
+
+    def rounding(self, bound: float) -> float:
+        """How far rounding can move a transformed score, if no score exceeds the bound."""
+        return float(ROUNDED * (self.scale * bound + np.abs(self.shift).max()) + self.more)

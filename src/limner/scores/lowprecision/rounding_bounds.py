@@ -14,7 +14,7 @@ Where the terms come from (Cauchy-Schwarz, and Higham 2002, section 3.1, for sum
 - a.b - a'.b' = a.(b - b') + (a - a').b', so it is at most |a| |b - b'| + |a - a'| |b'|: the effect of rounding.
 - A bfloat16 unit of a GPU adds up d products in float32 with an error of at most g |a'| |b'|, where
   g = d 2^-22 / (1 - d 2^-22). That allows four times the error of rounding to nearest in every step, since some units
-  truncate instead. `unit_checks` tests units before they are used. Sums of int8 products are exact integers.
+  truncate instead. `int8_products` tests units before they are used. Sums of int8 products are exact integers.
 - f itself is within d 2^-24 / (1 - d 2^-24) |a| |b| of s, which is less than g |a| |b|.
 - Rounding the sum to bfloat16 changes it by at most 2^-8 of it: eps = 2^-8 + 2^-14 covers this, written in terms of s'.
   It also covers the three roundings of an int8 sum, when it becomes float32 and is multiplied by both scales.

@@ -76,9 +76,9 @@ def neutral(values: FloatArray) -> FloatArray:
 def loops(block: object) -> ModuleType:
     """The loops of the corrections: compiled loops for an array, torch for a tensor."""
     if isinstance(block, np.ndarray):
-        from limner.match import _loops
+        from limner.match import _correction_kernels
 
-        return _loops
+        return _correction_kernels
     from limner.scores import torch_kernels as _cuda
 
     return _cuda

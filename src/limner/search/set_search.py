@@ -7,8 +7,8 @@ documents Faysse et al. 2024, *ColPali*):
     s(q, c) = sum_i max_j <q_i, c_j>
 
 Items are read a few at a time, together at most `PIECE` bytes of vectors (a larger item is read alone), and scored by
-`limner.scores.sets.SetScores`, whose scores depend only on the two items. The best of all pieces are merged in the
-order of the store. So lists, scores and the order of equal scores are bit-identical to those of
+`limner.scores.set_scores.SetScores`, whose scores depend only on the two items. The best of all pieces are merged in
+the order of the store. So lists, scores and the order of equal scores are bit-identical to those of
 `Scores.from_sets(queries, items, pooling="maxsim").top(k)`, however the items are cut.
 """
 
@@ -27,10 +27,9 @@ from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.progress import ProgressLike, as_progress
 from limner.scores import Block, Scores, VectorSets
-from limner.scores.set_pieces import item_ranges
-from limner.scores.sets import SetScores
+from limner.scores.set_scores import SetScores, item_ranges
 from limner.scores.vector_sets import vector_names
-from limner.search.exact import Best, Places, merged
+from limner.search.exact_search import Best, Places, merged
 from limner.search.queries import Vectors, refuse_unlike
 from limner.search.store import VectorStore
 

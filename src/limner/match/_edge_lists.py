@@ -14,7 +14,7 @@ import numpy as np
 
 from limner.core.arrays import Array, FloatArray, IntArray
 from limner.core.progress import SILENT, Progress
-from limner.match import _paths
+from limner.match import _path_kernels
 from limner.scores import Block, MatrixScores, Scores, VectorScores, on_host
 from limner.scores.lowprecision import ProductBlock, share_verified
 
@@ -34,7 +34,7 @@ class Edges:
 
     @property
     def graph(self) -> tuple[IntArray, Array, Array]:
-        """The input of the loops in `_paths`."""
+        """The input of the loops in `_path_kernels`."""
         return self.indptr, self.items, self.worths
 
     def __len__(self) -> int:
@@ -209,7 +209,7 @@ class _Rows:
         self.hidden.hide(block, start)
         found = [_nothing(len(block), self.k, block.dtype) for _ in self.wanted]
         for w, f in zip(self.wanted, found, strict=True):
-            _paths.collect_rows(block, w.prices, w.floors[rows], f.items, f.worths, f.profits)
+            _path_kernels.collect_rows(block, w.prices, w.floors[rows], f.items, f.worths, f.profits)
         return found
 
     def verified(self, width: int, dimensions: int | None = None) -> float:
@@ -245,7 +245,7 @@ class _Columns:
         self.hidden.hide(block, start)
         found = found or [_nothing(block.shape[1], self.k, block.dtype) for _ in self.wanted]
         for w, f in zip(self.wanted, found, strict=True):
-            _paths.collect_columns(block, start, w.prices[rows], w.floors, f.items, f.worths, f.profits)
+            _path_kernels.collect_columns(block, start, w.prices[rows], w.floors, f.items, f.worths, f.profits)
         return found
 
 
