@@ -18,8 +18,7 @@ from limner.core.errors import LimnerError, shown
 from limner.core.progress import SILENT, Progress, ProgressLike, as_progress
 from limner.scores.base import KINDS, Best, Scores
 from limner.scores.correction import CORRECTIONS, TUNERS, Correction, Statistics, correction
-from limner.scores.lowprecision import ShiftedListRequest
-from limner.scores.lowprecision.product_block import Shifted
+from limner.scores.lowprecision import Shifted, ShiftedListRequest
 from limner.scores.parallel_blocks import Block, Result
 
 Bank = tuple[Embeddings, Embeddings] | tuple[Statistics, Statistics] | Embeddings | Scores | Statistics

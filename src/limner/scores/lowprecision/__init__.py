@@ -18,9 +18,9 @@ from limner.scores.lowprecision.cpu_filter import (
     share_verified,
 )
 from limner.scores.lowprecision.gpu_filter import GPUFilter, gpu_filter_of
-from limner.scores.lowprecision.product_block import NO_POOLS, ProductBlock, Ranked
+from limner.scores.lowprecision.product_block import NO_POOLS, ProductBlock, Ranked, Shifted
 
 __all__ = [
-    "NO_POOLS", "Filter", "GPUFilter", "ListRequest", "ProductBlock", "Ranked", "Selective", "ShiftedListRequest",
-    "best_of_columns", "filter_of", "gpu_filter_of", "request_of", "share_verified",
+    "NO_POOLS", "Filter", "GPUFilter", "ListRequest", "ProductBlock", "Ranked", "Selective", "Shifted",
+    "ShiftedListRequest", "best_of_columns", "filter_of", "gpu_filter_of", "request_of", "share_verified",
 ]  # fmt: skip
