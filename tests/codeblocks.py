@@ -59,7 +59,7 @@ class Block:
 
 def blocks(markdown: str) -> list[Block]:
     """The fenced blocks of a page, in order."""
-    found: list[Block] = []
+    fenced: list[Block] = []
     lines = iter(enumerate(markdown.splitlines(), start=1))
     before = ""
     for number, line in lines:
@@ -67,27 +67,27 @@ def blocks(markdown: str) -> list[Block]:
             skip = SKIP.match(before)
             text = _until_closed(lines, fence["indent"], fence["mark"])
             reason = skip["reason"].strip() if skip else None
-            found.append(Block(fence["language"], text, number, reason, bool(NEAR.match(before))))
+            fenced.append(Block(fence["language"], text, number, reason, bool(NEAR.match(before))))
         before = line if line.strip() else before
-    return found
+    return fenced
 
 
 def _until_closed(lines, indent: str, mark: str) -> str:
-    kept = []
+    content = []
     for _, line in lines:
         if line.strip() == mark:
             break
-        kept.append(line.removeprefix(indent))
-    return "\n".join(kept) + "\n"
+        content.append(line.removeprefix(indent))
+    return "\n".join(content) + "\n"
 
 
 def run_page(page: Path, folder: Path) -> int:
     """Runs a page's examples in a folder and returns how many ran."""
-    found = blocks(page.read_text(encoding="utf-8"))
+    page_blocks = blocks(page.read_text(encoding="utf-8"))
     names: dict[str, object] = {"__name__": "__main__"}
     ran = 0
     with contextlib.chdir(folder), _importable(folder), _registries_kept():
-        for block, after in zip(found, [*found[1:], None], strict=False):
+        for block, after in zip(page_blocks, [*page_blocks[1:], None], strict=False):
             place = f"{page.name}:{block.line}"
             if block.skip is not None:
                 _require(bool(block.skip), f"{place}: a skipped example needs its reason: <!-- skip: REASON -->")
@@ -107,14 +107,14 @@ def _registries_kept() -> Iterator[None]:
     for package in ("annotate", "datasets", "encoders", "evaluation", "match", "systems"):
         import_module(f"limner.{package}")
     modules = [module for name, module in sorted(sys.modules.items()) if name.startswith("limner.")]
-    found = {id(each): each for module in modules for each in vars(module).values() if type(each) is Registry}
-    held = [(each, dict(each._own)) for each in found.values()]
+    registries = {id(each): each for module in modules for each in vars(module).values() if type(each) is Registry}
+    contents = [(each, dict(each._own)) for each in registries.values()]
     try:
         yield
     finally:
-        for registry, own in held:
+        for registry, entries in contents:
             registry._own.clear()
-            registry._own.update(own)
+            registry._own.update(entries)
 
 
 @contextlib.contextmanager
@@ -129,24 +129,24 @@ def _importable(folder: Path) -> Iterator[None]:
             sys.modules.pop(file.stem, None)
 
 
-def _run_python(block: Block, shown: Block | None, names: dict[str, object], place: str) -> None:
+def _run_python(block: Block, output: Block | None, names: dict[str, object], place: str) -> None:
     printed = io.StringIO()
     code = compile("\n" * block.line + block.text, place, "exec")
     with contextlib.redirect_stdout(printed):
         exec(code, names)
-    if shown is not None:
-        _compare(shown.text, printed.getvalue(), place, near=shown.near)
+    if output is not None:
+        _compare(output.text, printed.getvalue(), place, approximate=output.near)
 
 
 def _run_console(block: Block, place: str) -> int:
     """Runs the lines that start with `$ limner`; compares what a `console` block shows below them."""
     commands = _commands(block.text)
-    for command, shown in commands:
+    for command, output in commands:
         args = words(command)
         status, stdout, stderr = _in_a_shell(command) if args is None else _in_this_process(args[1:])
         _require(status == 0, f"{place}: {command}\nexit status {status}\n{stdout}{stderr}")
-        if shown.strip() and block.language == "console":
-            _compare(shown, stdout, f"{place}: {command}")
+        if output.strip() and block.language == "console":
+            _compare(output, stdout, f"{place}: {command}")
     return len(commands)
 
 
@@ -177,27 +177,27 @@ def _commands(text: str) -> list[tuple[str, str]]:
     joined = re.sub(r"\\\n\s*(?:> )?", "", text)
     pieces = re.split(r"^\$ ", joined, flags=re.MULTILINE)[1:]
     split = [piece.partition("\n") for piece in pieces]
-    return [(command, shown) for command, _, shown in split if command.split()[:1] == ["limner"]]
+    return [(command, output) for command, _, output in split if command.split()[:1] == ["limner"]]
 
 
-def _compare(expected: str, got: str, place: str, *, near: bool = False) -> None:
-    same = doctest.OutputChecker().check_output(expected, got, FLAGS)
-    if not same and not (near and nearly(expected, got)):
-        raise ExampleFailed(f"{place}: the page shows\n{expected}\nbut the example prints\n{got}")
+def _compare(expected: str, printed: str, place: str, *, approximate: bool = False) -> None:
+    equal = doctest.OutputChecker().check_output(expected, printed, FLAGS)
+    if not equal and not (approximate and nearly(expected, printed)):
+        raise ExampleFailed(f"{place}: the page shows\n{expected}\nbut the example prints\n{printed}")
 
 
-def nearly(expected: str, got: str, *, points: float = 2.0) -> bool:
+def nearly(expected: str, printed: str, *, points: float = 2.0) -> bool:
     """Whether the words are the same, and no number of a line is further off than some points.
 
     Every line with numbers must have a line of the same words; marks of significance and rules may differ.
     """
-    if not doctest.OutputChecker().check_output(_words(expected), _words(got), FLAGS):
+    if not doctest.OutputChecker().check_output(_words(expected), _words(printed), FLAGS):
         return False
-    found: dict[str, list[list[float]]] = {}
-    for line in got.splitlines():
-        found.setdefault(_words(line), []).append(_numbers(line))
+    numbers: dict[str, list[list[float]]] = {}
+    for line in printed.splitlines():
+        numbers.setdefault(_words(line), []).append(_numbers(line))
     return all(
-        any(_close(_numbers(line), other, points) for other in found.get(_words(line), []))
+        any(_close(_numbers(line), actual, points) for actual in numbers.get(_words(line), []))
         for line in expected.splitlines()
         if line.strip() not in ("", "...")
     )
@@ -213,8 +213,8 @@ def _numbers(line: str) -> list[float]:
     return [float(number.replace(",", "")) for number in NUMBER.findall(re.sub(r"-{3,}", " ", line))]
 
 
-def _close(one: list[float], other: list[float], points: float) -> bool:
-    return len(one) == len(other) and all(abs(a - b) <= points for a, b in zip(one, other, strict=True))
+def _close(expected: list[float], actual: list[float], points: float) -> bool:
+    return len(expected) == len(actual) and all(abs(a - b) <= points for a, b in zip(expected, actual, strict=True))
 
 
 def _require(true: bool, message: str) -> None:

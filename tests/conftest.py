@@ -72,12 +72,12 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, None, None]:
     """Gives every test its markers, before pytest selects by them; each of several processes starts with long ones."""
-    found = [(item, tiers(item.path, getattr(item, "fixturenames", ()))) for item in items]
-    for item, names in found:
+    markers = [(item, tiers(item.path, getattr(item, "fixturenames", ()))) for item in items]
+    for item, names in markers:
         for name in names:
             item.add_marker(name)
     if config.getoption("quick"):
-        items[:] = [item for item, names in found if not names]
+        items[:] = [item for item, names in markers if not names]
     yield
     if (processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))) > 1:
         items[:] = longest_first(items, [item.path for item in items], processes)
@@ -132,7 +132,7 @@ def postgres(tmp_path_factory):
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def where(request, tmp_path) -> str:
+def database(request, tmp_path) -> str:
     """Where a store can be made: a file, and a database."""
     if request.param == "sqlite":
         return str(tmp_path / "work.db")

@@ -102,7 +102,7 @@ def writing() -> Iterator[tuple[str, ...]]:
 
 def listed() -> Iterator[tuple[str, ...]]:
     """The commands that list, for every name of every kind."""
-    yield from [("list",), *(("list", kind, *more) for kind in KINDS for more in ((), ("--json",)))]
+    yield from [("list",), *(("list", kind, *options) for kind in KINDS for options in ((), ("--json",)))]
     for kind, entries in {**{kind: names(kind) for kind in (*REGISTRIES, "datasets")}, "measures": MEASURES}.items():
         for name in entries:
             yield from (("list", kind, name), ("list", kind, name, "--json"))

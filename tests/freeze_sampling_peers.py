@@ -20,11 +20,11 @@ def main() -> None:
 
     random = np.random.default_rng(7)
     f = random.normal(size=80)
-    y, others = f + 0.5 * random.normal(size=80), random.normal(size=100_000)
-    low, high = ppi_mean_ci(y, f, others, alpha=0.05, lam=1.0)
-    estimate = float(np.ravel(ppi_mean_pointestimate(y, f, others, lam=1.0))[0])
-    thin = others[:2000] + (others.mean() - others[:2000].mean())  # the same mean in fewer numbers
-    found = {
+    y, unlabelled = f + 0.5 * random.normal(size=80), random.normal(size=100_000)
+    low, high = ppi_mean_ci(y, f, unlabelled, alpha=0.05, lam=1.0)
+    estimate = float(np.ravel(ppi_mean_pointestimate(y, f, unlabelled, lam=1.0))[0])
+    thin = unlabelled[:2000] + (unlabelled.mean() - unlabelled[:2000].mean())  # the same mean in fewer numbers
+    answers = {
         "ppi": {"y": y.tolist(), "f": f.tolist(), "unlabelled": thin.tolist(), "estimate": estimate,
                 "low": float(np.ravel(low)[0]), "high": float(np.ravel(high)[0])},
     }  # fmt: skip
@@ -32,11 +32,11 @@ def main() -> None:
 
     x = (random.random(300) < 0.3).astype(float)
     lower, upper = betting_cs(x, alpha=0.05, breaks=1000, parallel=False, running_intersection=True)
-    found["confseq"] = {"x": x.tolist(), "low": float(lower[-1]), "high": float(upper[-1])}
+    answers["confseq"] = {"x": x.tolist(), "low": float(lower[-1]), "high": float(upper[-1])}
     y = 0.6 * f + 0.8 * random.normal(size=80)
     tuned = float(np.ravel(ppi_mean_pointestimate(y, f, thin, lam=None))[0])
-    found["tuned"] = {"y": y.tolist(), "estimate": tuned, "lambda": (tuned - y.mean()) / (thin.mean() - f.mean())}
-    Path(__file__).with_name("sampling_peers.json").write_text(json.dumps(found) + "\n")
+    answers["tuned"] = {"y": y.tolist(), "estimate": tuned, "lambda": (tuned - y.mean()) / (thin.mean() - f.mean())}
+    Path(__file__).with_name("sampling_peers.json").write_text(json.dumps(answers) + "\n")
 
 
 if __name__ == "__main__":

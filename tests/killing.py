@@ -46,52 +46,54 @@ TOUCHES = ("open", "os.", "shutil.")
 
 
 def deaths(
-    work: Callable[..., None], *given: Any, within: Path, most: int = 400, imports: Sequence[str] = ()
+    work: Callable[..., None], *arguments: Any, folder: Path, limit: int = 400, imports: Sequence[str] = ()
 ) -> Iterator[int]:
     """Does the work again and again, killed before its first touch of a folder, its second, ...; yields after each.
 
     The last round is the one that nothing kills. The work must be a function of a module, since a child imports it;
     `imports` are what it will need and what takes long to import.
     """
-    here, there = CHILDREN.Pipe()
-    child = CHILDREN.Process(target=_forking, args=(there, str(within), imports, work, given))
+    parent_end, child_end = CHILDREN.Pipe()
+    child = CHILDREN.Process(target=_forking, args=(child_end, str(folder), imports, work, arguments))
     child.start()
-    there.close()
+    child_end.close()
     try:
-        for step in range(1, most):
-            here.send(step)
-            assert here.poll(120), f"step {step}: the child hangs"
-            status = here.recv()
+        for step in range(1, limit):
+            parent_end.send(step)
+            assert parent_end.poll(120), f"step {step}: the child hangs"
+            status = parent_end.recv()
             assert status in (0, -signal.SIGKILL), f"step {step}: exit status {status}"
             yield step
             if status == 0:
                 return
-        raise AssertionError(f"not done after {most} touches of {within}")
+        raise AssertionError(f"not done after {limit} touches of {folder}")
     finally:
-        here.close()
+        parent_end.close()
         child.join(30)
 
 
-def _forking(told: Any, within: str, imports: Sequence[str], work: Callable[..., None], given: tuple[Any, ...]) -> None:
+def _forking(
+    pipe: Any, folder: str, imports: Sequence[str], work: Callable[..., None], arguments: tuple[Any, ...]
+) -> None:
     """One child for all rounds: it imports once, and forks for each."""
     for name in imports:
         importlib.import_module(name)
     while True:
         try:
-            step = told.recv()
+            step = pipe.recv()
         except EOFError:
             return
         number = os.fork()
         if number == 0:
-            _dying(step, within, work, given)
-        told.send(os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]))
+            _dying(step, folder, work, arguments)
+        pipe.send(os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]))
 
 
-def _dying(step: int, within: str, work: Callable[..., None], given: tuple[Any, ...]) -> None:
-    _Touches(within, step)
+def _dying(step: int, folder: str, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    _Touches(folder, step)
     status = 1
     try:
-        work(*given)
+        work(*arguments)
         status = 0
     finally:
         os._exit(status)
@@ -103,8 +105,8 @@ class _Touches:
     What it asks a database, and every commit there, counts as well.
     """
 
-    def __init__(self, within: str, dies_at: int | None = None) -> None:
-        self.within, self.dies_at, self.count = within, dies_at, 0
+    def __init__(self, folder: str, dies_at: int | None = None) -> None:
+        self.folder, self.dies_at, self.count = folder, dies_at, 0
         sys.addaudithook(self._heard)
         if importlib.util.find_spec("sqlalchemy"):
             from sqlalchemy import Engine, event
@@ -114,7 +116,7 @@ class _Touches:
 
     def _heard(self, event: str, details: tuple[Any, ...]) -> None:
         paths = (str(each) for each in details if isinstance(each, (str, Path)))
-        if event.startswith(TOUCHES) and any(path.startswith(self.within) for path in paths):
+        if event.startswith(TOUCHES) and any(path.startswith(self.folder) for path in paths):
             self._touched()
 
     def _touched(self, *_: object) -> None:
@@ -162,28 +164,28 @@ class Done:
 
 
 def command(
-    words: Sequence[object], *, within: Path, after: float | None = None, at: int | None = None, seconds: float = 600
+    words: Sequence[object], *, folder: Path, after: float | None = None, at: int | None = None, seconds: float = 600
 ) -> Done:
     """Runs a command of limner in a process of its own, and kills it.
 
     Args:
         words: Of the command line.
-        within: The folder that it writes in, which is also where it runs.
+        folder: The folder that it writes in, which is also where it runs.
         after: Kills it after so many seconds.
         at: Kills it before this touch of the folder.
         seconds: How long it may take.
     """
-    here, there = CHILDREN.Pipe(duplex=False)
-    log = within.parent / f"{within.name}.log"
-    child = CHILDREN.Process(target=_commanded, args=([str(w) for w in words], str(within), str(log), at, there))
+    parent_end, child_end = CHILDREN.Pipe(duplex=False)
+    log = folder.parent / f"{folder.name}.log"
+    child = CHILDREN.Process(target=_commanded, args=([str(w) for w in words], str(folder), str(log), at, child_end))
     child.start()
-    there.close()
+    child_end.close()
     began, touches = time.monotonic(), 0
     with suppress(EOFError):
-        here.recv()  # it begins
+        parent_end.recv()  # it begins
         began = time.monotonic()
-        if here.poll(seconds if after is None else after):
-            touches = here.recv()
+        if parent_end.poll(seconds if after is None else after):
+            touches = parent_end.recv()
         elif child.pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(child.pid, signal.SIGKILL)
@@ -192,13 +194,13 @@ def command(
     return Done(child.exitcode, log.read_text() if log.exists() else "", time.monotonic() - began, touches)
 
 
-def _commanded(words: list[str], folder: str, log: str, at: int | None, told: Any) -> None:
+def _commanded(words: list[str], folder: str, log: str, at: int | None, pipe: Any) -> None:
     os.chdir(folder)
     with open(log, "w") as file:
         os.dup2(file.fileno(), 1), os.dup2(file.fileno(), 2)
     from limner.cli import app
 
-    told.send("begins")
+    pipe.send("begins")
     touched = _Touches(folder, at)
     status = 70
     try:
@@ -207,7 +209,7 @@ def _commanded(words: list[str], folder: str, log: str, at: int | None, told: An
         status = error.code if isinstance(error.code, int) else 0
     finally:
         sys.stdout.flush(), sys.stderr.flush()
-        told.send(touched.count)
+        pipe.send(touched.count)
         os._exit(status)
 
 

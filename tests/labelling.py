@@ -25,22 +25,22 @@ def study(
     images, texts = [f"i{k:03}" for k in range(n)], [f"t{k:03}" for k in range(n)]
     truth = np.eye(n, dtype=bool) | (random.random((n, n)) < unlabelled)
     pairs = Judgements.from_pairs(zip(images, texts, strict=True), queries=images, candidates=texts, name="pairs")
-    made = Collection("toy", Items(images, [None] * n), Items(texts, texts, kind="text"), pairs)
+    collection = Collection("toy", Items(images, [None] * n), Items(texts, texts, kind="text"), pairs)
     systems = {
         name: Scores.from_matrix(truth + spread * random.normal(size=(n, n)), images, texts)
         for name, spread in zip(("good", "bad"), noise, strict=True)
     }
-    return made, systems, truth
+    return collection, systems, truth
 
 
 def label(store: Store, truth: np.ndarray, *, name: str = "ada", tasks: int = 10_000, items: int = 10_000) -> int:
     """Lets a person answer by the truth: so many tasks, so many pairs of each; gives the person's number."""
-    who = add_annotator(store, name, existing=True).id
+    annotator = add_annotator(store, name, existing=True).id
     for _ in range(tasks):
-        held = lease(store, who)
-        if held is None:
+        task = lease(store, annotator)
+        if task is None:
             break
-        for item in held.items[:items]:
+        for item in task.items[:items]:
             right = truth[int(item.image[1:]), int(item.caption[1:])]
-            submit(store, who, item.id, key=uuid.uuid4().hex, grade=4 if right else 1, milliseconds=900)
-    return who
+            submit(store, annotator, item.id, key=uuid.uuid4().hex, grade=4 if right else 1, milliseconds=900)
+    return annotator

@@ -73,17 +73,17 @@ def pessimistic(
     measure: Measure, scores: Sequence[float], grades: Sequence[float], lost: Sequence[float] = ()
 ) -> float:
     """The worst of every order that the scores allow."""
-    found = [of_order(measure, [grades[c] for c in o], lost) for o in orders(scores)]
-    return min(found) if measure.kind.better > 0 else max(found)
+    values = [of_order(measure, [grades[c] for c in o], lost) for o in orders(scores)]
+    return min(values) if measure.kind.better > 0 else max(values)
 
 
 TIES = {"expected": expected, "order": in_order, "pessimistic": pessimistic}
 
 
-def continued(measure: Measure, listed: Sequence[float], rest: Sequence[float]) -> tuple[float, float]:
+def continued(measure: Measure, listed: Sequence[float], remaining: Sequence[float]) -> tuple[float, float]:
     """The least and the greatest value when a list goes on with the rest of its pool, in any order."""
-    found = [of_order(measure, [*listed, *o]) for o in set(itertools.permutations(rest))]
-    return min(found), max(found)
+    values = [of_order(measure, [*listed, *o]) for o in set(itertools.permutations(remaining))]
+    return min(values), max(values)
 
 
 def share_of_swaps(terms: np.ndarray, clusters: Sequence[object]) -> float:

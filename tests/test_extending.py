@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import limner
-import own_things
+import user_extensions
 from limner import LimnerError, Scores
 from limner.cli import app
 from limner.core.errors import Untrusted
@@ -19,7 +19,7 @@ from limner.encoders import ENCODERS, encoded, encoder
 from limner.evaluation import corrected, tune
 from limner.match import CORRECTIONS, FUSIONS, SCORERS, Statistics, correction, fuse, scorer
 
-MINE = "own_things:MeanShift"
+MINE = "user_extensions:MeanShift"
 
 
 def shell(*words: str, status: int = 0) -> str:
@@ -48,20 +48,20 @@ def registered(monkeypatch):
     """A name of its own, also after an example of the docs that registered the same one in this process."""
     others = {name: kept for name, kept in CORRECTIONS._own.items() if name != "mean_shift"}
     monkeypatch.setattr(CORRECTIONS, "_own", others)
-    CORRECTIONS.register("mean_shift")(own_things.MeanShift)
+    CORRECTIONS.register("mean_shift")(user_extensions.MeanShift)
     return "mean_shift"
 
 
 # --- a correction -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [MINE, own_things.MeanShift])
+@pytest.mark.parametrize("how", [MINE, user_extensions.MeanShift])
 def test_a_correction_by_place_and_by_class(whole, how):
     matrix = whole.matrix()
     found = whole.correct(how, weight=0.5)
     assert np.allclose(found.matrix(), matrix - 0.5 * matrix.mean(axis=0))
     assert str(found.correction) == f"{MINE}(weight=0.5, centre=mean)"
-    assert whole.correct(own_things.MeanShift(0.5)).correction == correction(how, weight=0.5)
+    assert whole.correct(user_extensions.MeanShift(0.5)).correction == correction(how, weight=0.5)
 
 
 def test_a_registered_correction(whole, registered):
@@ -73,7 +73,7 @@ def test_a_registered_correction(whole, registered):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"wieght": 1}, "unknown option 'wieght' of correction 'own_things:MeanShift': did you mean 'weight'"),
+        ({"wieght": 1}, "unknown option 'wieght' of correction 'user_extensions:MeanShift': did you mean 'weight'"),
         ({"weight": "x"}, "weight='x' is str: expected float"),
         ({"weight": -1.0}, "option weight is -1.0, expected a number above 0"),
         ({"centre": 3}, "centre=3 is int: expected str"),
@@ -86,32 +86,32 @@ def test_its_options_are_checked(whole, options, message):
 
 def test_what_is_no_correction_is_refused(whole):
     with pytest.raises(LimnerError, match="is not a correction: expected a subclass"):
-        whole.correct("own_things:Letters")
+        whole.correct("user_extensions:Letters")
 
 
-@pytest.mark.parametrize("how", [MINE, own_things.MeanShift, own_things.MeanShift()])
+@pytest.mark.parametrize("how", [MINE, user_extensions.MeanShift, user_extensions.MeanShift()])
 def test_a_correction_brings_its_own_grid(whole, pairs, how):
     dev = whole.restrict(queries=pairs.dev.images.ids, candidates=pairs.dev.texts.ids)
     values = {
         weight: sum(
             r.value for r in limner.evaluate(dev.correct(MINE, weight=weight), pairs.dev, measures="R@1").results
         )
-        for weight in own_things.MeanShift.grid["weight"]
+        for weight in user_extensions.MeanShift.grid["weight"]
     }
     assert len(set(values.values())) > 1
     assert values[tune(how, dev, pairs.dev, measure="R@1")["weight"]] == max(values.values())
-    if not isinstance(how, own_things.MeanShift):
+    if not isinstance(how, user_extensions.MeanShift):
         assert corrected(whole, pairs, how).correction == dev.correct(how, tune=(dev, pairs.dev)).correction
 
 
 def test_nothing_to_tune_is_said(whole, pairs):
-    with pytest.raises(LimnerError, match="own_things:Plain has no tuning grid"):
-        tune("own_things:Plain", whole, pairs)
+    with pytest.raises(LimnerError, match="user_extensions:Plain has no tuning grid"):
+        tune("user_extensions:Plain", whole, pairs)
 
 
 def test_tune_with_options_that_are_set_is_refused(whole, pairs):
     with pytest.raises(LimnerError, match="has options: leave out tune="):
-        whole.correct(own_things.MeanShift(), tune=(whole, pairs))
+        whole.correct(user_extensions.MeanShift(), tune=(whole, pairs))
 
 
 def test_statistics_are_saved_and_read_again_where_the_file_is_trusted(whole, tmp_path):
@@ -129,13 +129,13 @@ def test_statistics_of_a_registered_correction_need_no_trust(whole, registered, 
 
 
 def test_statistics_that_could_not_be_read_again_are_not_saved(whole, tmp_path):
-    class Hidden(own_things.MeanShift):
+    class Hidden(user_extensions.MeanShift):
         pass
 
     with pytest.raises(LimnerError, match="cannot be found again.*register"):
         whole.correct(Hidden).statistics.save(tmp_path / "bank.npz")
     with pytest.raises(LimnerError, match="reserved name 'head'"):
-        whole.correct("own_things:Plain").statistics.save(tmp_path / "bank.npz")
+        whole.correct("user_extensions:Plain").statistics.save(tmp_path / "bank.npz")
     assert not (tmp_path / "bank.npz").exists()
 
 
@@ -168,13 +168,13 @@ def test_a_correction_on_the_page(registered):
     pytest.importorskip("starlette")
     from limner.web.library import Library
 
-    library = Library({"scenes": "scenes"}, {}, corrections=["own_things:Plain"])
-    assert library.corrections == [*CORRECTIONS, "own_things:Plain"] and registered in library.corrections
-    assert library.known_correction("own_things:Plain")
-    with pytest.raises(LimnerError, match="unknown correction 'own_things:Letters'"):
-        library.known_correction("own_things:Letters")
+    library = Library({"scenes": "scenes"}, {}, corrections=["user_extensions:Plain"])
+    assert library.corrections == [*CORRECTIONS, "user_extensions:Plain"] and registered in library.corrections
+    assert library.known_correction("user_extensions:Plain")
+    with pytest.raises(LimnerError, match="unknown correction 'user_extensions:Letters'"):
+        library.known_correction("user_extensions:Letters")
     with pytest.raises(LimnerError, match="not a correction"):
-        Library({"scenes": "scenes"}, {}, corrections=["own_things:Letters"])
+        Library({"scenes": "scenes"}, {}, corrections=["user_extensions:Letters"])
 
 
 # --- the other kinds --------------------------------------------------------------------------------------------
@@ -190,49 +190,51 @@ def runs(whole, tmp_path_factory):
 
 def test_a_fusion(whole, runs, tmp_path):
     systems = [read_run(runs / name) for name in ("a.run", "b.run")]
-    by_name, by_function = (fuse(systems, how, depth=3) for how in ("own_things:weighted", own_things.weighted))
+    by_name, by_function = (
+        fuse(systems, how, depth=3) for how in ("user_extensions:weighted", user_extensions.weighted)
+    )
     assert np.array_equal(by_name.indices, by_function.indices) and by_name.depth == 3
-    with pytest.raises(LimnerError, match="unknown option 'k' of fusion 'own_things:weighted'"):
-        fuse(systems, "own_things:weighted", k=3)
+    with pytest.raises(LimnerError, match="unknown option 'k' of fusion 'user_extensions:weighted'"):
+        fuse(systems, "user_extensions:weighted", k=3)
     with pytest.raises(LimnerError, match="gave Model: expected a Ranking"):
-        fuse(systems, "own_things:train")
+        fuse(systems, "user_extensions:train")
     given = ("match", "fuse", str(runs / "a.run"), str(runs / "b.run"), "-o", str(tmp_path / "f.run"), "--depth", "3")
-    shell(*given, "--method", "own_things:weighted(normalise=zscore)")
-    expected = fuse(systems, "own_things:weighted", depth=3, normalise="zscore")
+    shell(*given, "--method", "user_extensions:weighted(normalise=zscore)")
+    expected = fuse(systems, "user_extensions:weighted", depth=3, normalise="zscore")
     assert {q: read_run(tmp_path / "f.run")[q] for q in expected.queries} == {q: expected[q] for q in expected.queries}
     shell(*given, "--method", "reciprocal_rank(k=20)")
     assert list(FUSIONS) == list(FUSIONS.summaries())
 
 
 def test_a_pair_scorer(runs, tmp_path):
-    made = scorer("own_things:SharedWords", scale=2.0)
+    made = scorer("user_extensions:SharedWords", scale=2.0)
     assert made.score_pairs(["a dog", "a"], ["the dog", "b"]).tolist() == [2.0, 0.0]
     with pytest.raises(LimnerError, match="cannot score pairs"):
-        scorer("own_things:Letters")
+        scorer("user_extensions:Letters")
     given = ("match", "rerank", str(runs / "a.run"), "scenes", "-O", "images=60", "--split", "all", "--depth", "3")
-    shell(*given, "--scorer", "own_things:SharedWords(scale=3)", "-o", str(tmp_path / "c.run"))
+    shell(*given, "--scorer", "user_extensions:SharedWords(scale=3)", "-o", str(tmp_path / "c.run"))
     assert "levenshtein" in SCORERS and "levenshtein" in shell("list", "scorers")
 
 
 def test_an_encoder(tmp_path):
     (tmp_path / "texts.txt").write_text("a dog\nabba\n")
-    shell("encode", str(tmp_path / "texts.txt"), "--model", "own_things:Letters", "-o", str(tmp_path / "v.npy"))
+    shell("encode", str(tmp_path / "texts.txt"), "--model", "user_extensions:Letters", "-o", str(tmp_path / "v.npy"))
     assert np.load(tmp_path / "v.npy")[1, :2].tolist() == [2.0, 2.0]
-    assert encoder("own_things:Letters").dim == 26 and "clip" in ENCODERS.summaries()
+    assert encoder("user_extensions:Letters").dim == 26 and "clip" in ENCODERS.summaries()
 
 
 def test_an_encoder_given_items_it_cannot_read_is_no_bug_in_limner(pairs, tmp_path):
-    given = ("encode", "scenes", "-O", "images=60", "--model", "own_things:Letters", "-o", str(tmp_path / "v.npy"))
+    given = ("encode", "scenes", "-O", "images=60", "--model", "user_extensions:Letters", "-o", str(tmp_path / "v.npy"))
     told = json.loads(shell(*given, "--side", "images", "--json", status=3))["error"]["message"]
     assert "Letters failed on 60 images (AttributeError" in told and "encodes only texts, give it texts" in told
     with pytest.raises(LimnerError, match="Letters failed on 60 images") as caught:
-        encoded(own_things.Letters(), pairs.images)
+        encoded(user_extensions.Letters(), pairs.images)
     assert isinstance(caught.value.__cause__, AttributeError)
 
 
 def test_a_cache_says_what_an_encoder_lacks(tmp_path):
     (tmp_path / "texts.txt").write_text("a dog\n")
-    given = ("encode", str(tmp_path / "texts.txt"), "--model", "own_things:Letters", "-o", str(tmp_path / "v.npy"))
+    given = ("encode", str(tmp_path / "texts.txt"), "--model", "user_extensions:Letters", "-o", str(tmp_path / "v.npy"))
     told = json.loads(shell(*given, "--cache", str(tmp_path / "c"), "--json", status=3))["error"]["message"]
     assert "Letters has no fingerprint" in told and "fingerprint = 'letters 1'" in told and "Cached(" not in told
 
@@ -241,10 +243,10 @@ def test_a_data_set(tmp_path):
     from limner.datasets import DATASETS, datasets
 
     (tmp_path / "lines.tsv").write_text("a.jpg\ta dog\nb.jpg\ta cat\n")
-    spec = f"own_things:load:{tmp_path / 'lines.tsv'}"
+    spec = f"user_extensions:load:{tmp_path / 'lines.tsv'}"
     assert limner.load(spec, shout=True).texts.values == ("A DOG", "A CAT")
     assert json.loads(shell("data", "describe", spec, "--json"))["texts"] == 2
-    DATASETS.register("lines")(own_things.load)
+    DATASETS.register("lines")(user_extensions.load)
     try:
         assert limner.load(f"lines:{tmp_path / 'lines.tsv'}").texts.values == ("a dog", "a cat")
         assert datasets()[-1].needs_path and "lines:PATH" in shell("list", "datasets")
@@ -254,10 +256,12 @@ def test_a_data_set(tmp_path):
 
 def test_a_system():
     found = json.loads(
-        shell("evaluate", "scenes", "-O", "images=60", "--model", "own_things:train", "--measures", "R@1", "--json")
+        shell(
+            "evaluate", "scenes", "-O", "images=60", "--model", "user_extensions:train", "--measures", "R@1", "--json"
+        )
     )
     assert found["results"]
-    assert json.loads(shell("list", "systems", "own_things:train", "--json"))["options"] == {
+    assert json.loads(shell("list", "systems", "user_extensions:train", "--json"))["options"] == {
         "seed": {"type": "int", "default": 0}
     }
 
@@ -266,11 +270,11 @@ def test_a_loss(tmp_path):
     pytest.importorskip("torch")
     sizes = [word for size in ("hidden_dim=8", "embedding_dim=8", "word_dim=8", "epochs=1") for word in ("-O", size)]
     given = ("scenes", "-O", "images=60")
-    shell("train", "towers", *given, "-O", "loss=own_things:infonce", *sizes, "-o", str(tmp_path / "m"))
+    shell("train", "towers", *given, "-O", "loss=user_extensions:infonce", *sizes, "-o", str(tmp_path / "m"))
     measured = ("evaluate", *given, "--model", str(tmp_path / "m"), "--measures", "R@1")
     shell(*measured, "--trust")
     shell(*measured, status=3)
-    assert "temperature" in shell("list", "losses", "own_things:infonce")
+    assert "temperature" in shell("list", "losses", "user_extensions:infonce")
 
 
 # --- lists ------------------------------------------------------------------------------------------------------
@@ -286,10 +290,10 @@ def test_a_loss_and_an_encoder_take_options_in_parentheses(tmp_path):
     assert float(one) == float(other)
     with pytest.raises(LimnerError, match="unknown option 'kk' of loss 'knn': did you mean 'k'"):
         loss("knn(kk=1)")
-    assert encoder("own_things:Letters(most=3)").dim == encoder("own_things:Letters", most=3).dim == 3
+    assert encoder("user_extensions:Letters(letters=3)").dim == encoder("user_extensions:Letters", letters=3).dim == 3
     (tmp_path / "captions.txt").write_text("a red dog\n")
     out = tmp_path / "v.npy"
-    shell("encode", str(tmp_path / "captions.txt"), "--model", "own_things:Letters(most=3)", "-o", str(out))
+    shell("encode", str(tmp_path / "captions.txt"), "--model", "user_extensions:Letters(letters=3)", "-o", str(out))
     assert np.load(out).shape == (1, 3)
 
 
@@ -303,9 +307,9 @@ def test_every_kind_takes_options_in_parentheses_in_python_too(whole, pairs):
     systems = [whole, whole.correct("csls")]
     one, other = (fuse(systems, "reciprocal_rank(k=20)", depth=5), fuse(systems, "reciprocal_rank", k=20, depth=5))
     assert np.array_equal(one.indices, other.indices)
-    assert scorer("own_things:SharedWords(scale=3)").scale == 3.0
-    assert isinstance(limner.train(pairs, "own_things:train(seed=3)"), own_things.Model)
-    for named in (lambda: limner.train(pairs, "own_things:train(sed=3)"), lambda: whole.correct("csls(kk=3)")):
+    assert scorer("user_extensions:SharedWords(scale=3)").scale == 3.0
+    assert isinstance(limner.train(pairs, "user_extensions:train(seed=3)"), user_extensions.Model)
+    for named in (lambda: limner.train(pairs, "user_extensions:train(sed=3)"), lambda: whole.correct("csls(kk=3)")):
         with pytest.raises(LimnerError, match="unknown option"):
             named()
     with pytest.raises(LimnerError, match="expected a name, or a name with options such as"):
@@ -314,7 +318,7 @@ def test_every_kind_takes_options_in_parentheses_in_python_too(whole, pairs):
 
 def test_a_system_takes_options_in_parentheses_at_the_shell():
     given = ("evaluate", "scenes", "-O", "images=60", "--measures", "R@1", "--json", "--model")
-    assert json.loads(shell(*given, "own_things:train(seed=3)"))["results"]
+    assert json.loads(shell(*given, "user_extensions:train(seed=3)"))["results"]
     assert json.loads(shell(*given, "histograms(dimensions=8)"))["results"]
     assert "unknown option" in shell(*given, "histograms(dimension=8)", status=3)
 

@@ -101,7 +101,7 @@ def held(folder):
 def test_a_folder_is_the_old_or_the_new_one_whenever_it_is_killed(tmp_path):
     whole = {text: {said(text)} for text in ("old", "new")}
     seen = set()
-    for _ in deaths(_save_in, tmp_path, "new", within=tmp_path):
+    for _ in deaths(_save_in, tmp_path, "new", folder=tmp_path):
         found = held(tmp_path / "m")
         assert found in (whole["old"], whole["new"], None)
         assert found is not None or "old" not in seen, "the old one was lost before the new one was there"
@@ -117,7 +117,7 @@ def _save_in(folder, text):
 
 
 def test_a_folder_with_files_of_others_is_never_a_mixture_and_keeps_them(tmp_path):
-    for _ in deaths(_save_in, tmp_path, "new", within=tmp_path):
+    for _ in deaths(_save_in, tmp_path, "new", folder=tmp_path):
         found = held(tmp_path / "m")
         assert found is None or len(found) == 1
         save(tmp_path / "m", "old")
@@ -131,7 +131,7 @@ def test_without_an_exchange_the_old_folder_is_put_back(tmp_path):
     (tmp_path / "there").mkdir()
     save(tmp_path / "there" / "m", "old")
     found = set()
-    for _ in deaths(_save_in_steps, tmp_path / "there", within=tmp_path / "there"):
+    for _ in deaths(_save_in_steps, tmp_path / "there", folder=tmp_path / "there"):
         files._sweep.cache_clear()
         write_text(tmp_path / "there" / "x.txt", "the next one that writes here")
         (text,) = held(tmp_path / "there" / "m")

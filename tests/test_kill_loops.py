@@ -52,7 +52,7 @@ def given(tmp_path_factory):
 
 def _answered(path, given):
     for words in (("pool", path, *WORLD, "--model", given / "colours.npz", "--depth", "2"), ("tasks", path)):
-        assert command(["annotate", *words], within=given).status == 0
+        assert command(["annotate", *words], folder=given).status == 0
     with open_store(path) as store:
         who = add_annotator(store, "ada").id
         while (task := lease(store, who)) is not None:
@@ -83,7 +83,7 @@ class Loop:
     def run(self, given: Path, out: Path, **moment: Any) -> Done:
         """Runs the command, and kills it at a moment."""
         words = [word.replace("GIVEN", str(given)).replace("OUT", str(out)) for word in self.words]
-        return command(words, within=out, **moment)
+        return command(words, folder=out, **moment)
 
 
 def one_file(*words, name):
@@ -209,7 +209,7 @@ def reranked(out, reference, last):
 def _copied(given, out):
     for name in ("w.db", "w.db-wal", "w.db-shm"):
         (out / name).unlink(missing_ok=True)
-    done = command(["annotate", "pool", out / "w.db", *WORLD, "--model", given / "colours.npz"], within=out)
+    done = command(["annotate", "pool", out / "w.db", *WORLD, "--model", given / "colours.npz"], folder=out)
     assert done.status == 0, done.said
 
 

@@ -62,7 +62,7 @@ def test_a_killed_save_leaves_the_old_or_the_new_model(world, tmp_path, kind):
     place = tmp_path / "there" / f"m{ending}"
     place.parent.mkdir()
     made["old"].save(place)
-    for step in deaths(save_again, kept["new"], place, within=place.parent, imports=[IMPORTS.get(kind, "limner")]):
+    for step in deaths(save_again, kept["new"], place, folder=place.parent, imports=[IMPORTS.get(kind, "limner")]):
         found = systems.load(place)
         assert found.fingerprint == marks[found.name], f"step {step}: {found.name!r} with other weights"
         card = place / "README.md"
@@ -87,7 +87,7 @@ def test_vectors_never_get_the_ids_of_others(tmp_path, ending):
     """An npy file has its ids beside it: before, a kill in between gave the old vectors the new ids."""
     path = tmp_path / f"v.{ending}"
     vectors("old").save(path)
-    for _ in deaths(save_vectors, path, within=tmp_path, imports=["limner.core.embeddings", "pyarrow.parquet"]):
+    for _ in deaths(save_vectors, path, folder=tmp_path, imports=["limner.core.embeddings", "pyarrow.parquet"]):
         found = _told_apart(path)
         name = found.ids[0][:3]
         assert list(found.ids) == list(vectors(name).ids) and (found.matrix == vectors(name).matrix).all()
@@ -117,7 +117,7 @@ def test_both_directions_of_judgements_are_of_one_export(tmp_path):
     folder = tmp_path / "there" / "eccv"
     folder.parent.mkdir()
     write_eccv(judged("old"), folder)
-    for _ in deaths(save_eccv, folder, within=folder.parent, imports=["limner.annotate.answer_files"]):
+    for _ in deaths(save_eccv, folder, folder=folder.parent, imports=["limner.annotate.answer_files"]):
         found = {key[:3] for file in sorted(os.listdir(folder)) for key in _keys(folder / file)}
         assert found in ({"old"}, {"new"}) and len(os.listdir(folder)) == 2
         if found == {"new"}:
@@ -138,7 +138,7 @@ def test_a_data_set_folder_is_there_whole_or_not_at_all(tmp_path):
     folder = tmp_path / "there" / "data"
     folder.parent.mkdir()
     steps = 0
-    for _ in deaths(write_world, folder, within=folder.parent, most=100, imports=["limner.datasets.scenes"]):
+    for _ in deaths(write_world, folder, folder=folder.parent, limit=100, imports=["limner.datasets.scenes"]):
         steps += 1
         if folder.exists():
             assert len(os.listdir(folder / "images")) == 6 and (folder / "captions.csv").is_file()

@@ -99,7 +99,7 @@ def test_gathering_the_statistics_of_a_correction(toy, name):
 
 
 def test_a_correction_that_does_not_count_works_as_before(toy):
-    from own_things import MeanShift
+    from user_extensions import MeanShift
 
     told = Told()
     toys.scores(toy).correct(MeanShift).gather(progress=told)

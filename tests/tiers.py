@@ -56,29 +56,29 @@ def longest_first(tests: Sequence[T], files: Sequence[Path], processes: int) -> 
     """The tests in the order for so many processes, of which each gets a stretch of equal length and starts with its
     first test: the files of `LONGEST` are at the starts, everything else stays in order."""
     first: list[list[T]] = [[] for _ in range(processes)]
-    found: dict[tuple[int, int], list[T]] = {}
-    rest: list[T] = []
+    first_tests: dict[tuple[int, int], list[T]] = {}
+    unplaced: list[T] = []
     for file, test in zip(files, tests, strict=True):
         turn = _turn(file)
-        (rest if turn is None else found.setdefault(turn, [])).append(test)
-    for row, place in sorted(found):
-        first[row % processes] += found[row, place]
-    made, left = [], iter(rest)
+        (unplaced if turn is None else first_tests.setdefault(turn, [])).append(test)
+    for row, place in sorted(first_tests):
+        first[row % processes] += first_tests[row, place]
+    ordered, left = [], iter(unplaced)
     for number, start in enumerate(first):
-        length = (len(tests) - len(made)) // (processes - number)
-        made += [*start, *islice(left, max(0, length - len(start)))]
-    return [*made, *left]
+        length = (len(tests) - len(ordered)) // (processes - number)
+        ordered += [*start, *islice(left, max(0, length - len(start)))]
+    return [*ordered, *left]
 
 
 @cache
 def _turn(path: Path) -> tuple[int, int] | None:
     """The row of `LONGEST` that names a file, and the place in it."""
-    below = path.relative_to(TESTS).as_posix() if path.is_relative_to(TESTS) else ""
-    places = ((r, p) for r, row in enumerate(LONGEST) for p, each in enumerate(row) if fnmatch(below, each))
+    relative = path.relative_to(TESTS).as_posix() if path.is_relative_to(TESTS) else ""
+    places = ((r, p) for r, row in enumerate(LONGEST) for p, each in enumerate(row) if fnmatch(relative, each))
     return next(places, None)
 
 
 @cache
 def _by_file(path: Path) -> frozenset[str]:
-    below = path.relative_to(TESTS).as_posix() if path.is_relative_to(TESTS) else ""
-    return frozenset(name for name, patterns in TIERS.items() if any(fnmatch(below, each) for each in patterns))
+    relative = path.relative_to(TESTS).as_posix() if path.is_relative_to(TESTS) else ""
+    return frozenset(name for name, patterns in TIERS.items() if any(fnmatch(relative, each) for each in patterns))

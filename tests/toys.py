@@ -15,13 +15,13 @@ def collection(n: int = 60, per_image: int = 5, *, folds: int = 0, extra: bool =
         {"fold": [k * folds // n for k in range(n)]},
         {"fold": [k // per_image * folds // n for k in range(n * per_image)]},
     ]
-    more = [(f"i{(k // per_image + 1) % n}", f"t{k}") for k in range(n * per_image)]
+    neighbours = [(f"i{(k // per_image + 1) % n}", f"t{k}") for k in range(n * per_image)]
     return Collection(
         "toy",
         Items(images, [None] * n, fields[0] if folds else {}),
         Items(texts, [f"caption {k}" for k in range(n * per_image)], fields[1] if folds else {}, "text"),
         Judgements.from_pairs(pairs),
-        extra={"complete": Judgements.from_pairs(pairs + more)} if extra else {},
+        extra={"complete": Judgements.from_pairs(pairs + neighbours)} if extra else {},
     )
 
 

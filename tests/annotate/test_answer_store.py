@@ -81,8 +81,8 @@ def clock():
 
 
 @pytest.fixture
-def store(where, clock):
-    with open_store(where, now=clock) as opened:
+def store(database, clock):
+    with open_store(database, now=clock) as opened:
         yield opened
 
 
@@ -120,11 +120,11 @@ def say(store, who, item, grade=4, **more):
 # --- opening ----------------------------------------------------------------------------------------------------
 
 
-def test_a_store_is_made_once_and_opened_again(where):
-    with open_store(where) as store:
+def test_a_store_is_made_once_and_opened_again(database):
+    with open_store(database) as store:
         assert store.set("secret", "a", replace=False) == "a"
         assert store.set("secret", "b", replace=False) == "a"
-    with open_store(where) as store:
+    with open_store(database) as store:
         assert store.setting("secret") == "a"
         assert store.setting("nothing", 3) == 3
 
@@ -141,8 +141,8 @@ def upgrade():
 """
 
 
-def test_a_later_migration_is_applied_with_all_answers_kept(where, tmp_path, monkeypatch):
-    with open_store(where) as store:
+def test_a_later_migration_is_applied_with_all_answers_kept(database, tmp_path, monkeypatch):
+    with open_store(database) as store:
         filled(store)
         say(store, person(store), lease(store, 1).items[0], 3, reasons=["grammar"], comment="blurred")
         before, judged = progress(store), answers(store)
@@ -152,11 +152,11 @@ def test_a_later_migration_is_applied_with_all_answers_kept(where, tmp_path, mon
     monkeypatch.setattr(stores, "MIGRATIONS", folder)
     monkeypatch.setattr(stores, "VERSION", "0002")
     for _ in range(2):
-        with open_store(where) as store:
+        with open_store(database) as store:
             assert progress(store) == before and answers(store) == judged
             assert store.rows(sqlalchemy.text("SELECT name, team FROM annotator")) == [{"name": "ada", "team": "one"}]
             assert store.rows(sqlalchemy.text("SELECT version_num FROM alembic_version")) == [{"version_num": "0002"}]
-    with open_store(where) as store:
+    with open_store(database) as store:
         say(store, 1, lease(store, 1).items[1])
         assert len(answers(store)) == 2
 
@@ -183,20 +183,20 @@ def test_a_comment_is_kept_with_its_answer_and_revised_with_it(store):
             say(store, who, item, 4, comment=bad)
 
 
-def test_two_programs_may_make_one_store_at_once(where):
+def test_two_programs_may_make_one_store_at_once(database):
     with ThreadPoolExecutor(6) as pool:
-        stores = list(pool.map(lambda _: open_store(where), range(6)))
+        stores = list(pool.map(lambda _: open_store(database), range(6)))
     for store in stores:
         store.close()
-    with open_store(where) as store:
+    with open_store(database) as store:
         assert counts(store)["images"] == 0
 
 
-def test_a_store_of_a_later_limner_is_refused(where):
-    with open_store(where) as store, store.writing() as connection:
+def test_a_store_of_a_later_limner_is_refused(database):
+    with open_store(database) as store, store.writing() as connection:
         connection.execute(sqlalchemy.text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(LimnerError, match="newer version of limner"):
-        open_store(where)
+        open_store(database)
 
 
 def test_what_is_no_store_is_refused(tmp_path):
@@ -251,9 +251,9 @@ def test_a_password_is_never_shown(odd, capsys):
 def test_an_open_store_shows_no_password(postgres):
     name = f"t{uuid.uuid4().hex}"
     postgres.psql(f"CREATE DATABASE {name};")
-    where = postgres.get_uri(database=name)
-    assert "?" in where, "the address of the test server has options: they are what is tested"
-    with open_store(f"{where}&password=s3cret") as store:
+    database = postgres.get_uri(database=name)
+    assert "?" in database, "the address of the test server has options: they are what is tested"
+    with open_store(f"{database}&password=s3cret") as store:
         assert "s3cret" not in store.where
         assert "s3cret" not in repr(store)
         assert "s3cret" not in repr(store.engine)
@@ -695,9 +695,9 @@ def test_votes_are_counted_once_and_never_beyond_the_replication(store):
 # --- many at once -----------------------------------------------------------------------------------------------
 
 
-def test_many_annotators_at_once_lose_and_double_nothing(where):
+def test_many_annotators_at_once_lose_and_double_nothing(database):
     """Threads that lease, answer, send again, and sometimes let their lease run out."""
-    with open_store(where) as store:
+    with open_store(database) as store:
         filled(store, tasks=12, per_task=4, replication=2, gold=True)
         people = [person(store, f"p{n}") for n in range(12)]
         sent, over, lock = set(), [], threading.Lock()

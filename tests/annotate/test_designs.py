@@ -128,9 +128,9 @@ def test_a_small_draw_makes_few_strata(world, store):
         assert len(found.strata) <= most and sum(found.strata) == found.units
 
 
-def test_a_further_plan_adds_to_the_draw(world, where):
+def test_a_further_plan_adds_to_the_draw(world, database):
     """In both kinds of stores."""
-    with open_store(where) as store:
+    with open_store(database) as store:
         add_collection(store, world[0])
         check_further_plan(world, store)
 

@@ -154,15 +154,15 @@ def test_other_files_are_refused(tmp_path):
             read_scale(tmp_path / name)
 
 
-def test_a_scale_is_kept_on_both_databases_and_fixed_by_the_first_answer(where, own):
-    websites.filled(where)
-    with open_store(where) as store:
+def test_a_scale_is_kept_on_both_databases_and_fixed_by_the_first_answer(database, own):
+    websites.filled(database)
+    with open_store(database) as store:
         assert scale_of(store) == SCALE
         revise(store, "Old rules.", [GuidelineExample("a", "b", 3), GuidelineExample("a", "b", 2)])
         set_scale(store, own, guideline="Look at the product.")
         assert newest(store).lines == ["Look at the product."]
         assert [each.grade for each in newest(store).examples] == [3]  # the scale has no weak no
-    with open_store(where) as store:
+    with open_store(database) as store:
         assert scale_of(store) == own
         answered(store, "ada", [4, 3, 1, 1, 4])
         set_scale(store, own, guideline="Look at the product.")  # the same again
@@ -171,10 +171,10 @@ def test_a_scale_is_kept_on_both_databases_and_fixed_by_the_first_answer(where, 
         assert scale_of(store) == own
 
 
-def test_an_answer_is_refused_if_the_grades_change_while_it_is_submitted(where, own, monkeypatch):
+def test_an_answer_is_refused_if_the_grades_change_while_it_is_submitted(database, own, monkeypatch):
     """The grades are set after the first answer was checked against the old ones, and before it is stored."""
-    websites.filled(where)
-    with open_store(where) as store:
+    websites.filled(database)
+    with open_store(database) as store:
         who = add_annotator(store, "ada").id
         held = lease(store, who).items[0]
 
@@ -243,23 +243,23 @@ def test_own_reasons_become_the_failure_classes_that_they_name(store):
 
 
 def test_the_shell_shows_and_sets_the_grades(tmp_path):
-    run, where = CliRunner().invoke, str(tmp_path / "new.db")
+    run, database = CliRunner().invoke, str(tmp_path / "new.db")
     (tmp_path / "own.toml").write_text(OWN)
-    assert run(command, ["annotate", "study", "scale", where]).exit_code == 3  # no store, and nothing to create it with
-    done = run(command, ["annotate", "study", "scale", where, str(tmp_path / "own.toml")])
+    assert run(command, ["annotate", "study", "scale", database]).exit_code == 3  # no store, nothing to create it with
+    done = run(command, ["annotate", "study", "scale", database, str(tmp_path / "own.toml")])
     assert done.exit_code == 0 and "3 grades and 2 reasons; guideline 2\n" in done.output
-    shown = run(command, ["annotate", "study", "scale", where]).output
+    shown = run(command, ["annotate", "study", "scale", database]).output
     assert parse_scale(shown)[0] == parse_scale(OWN)[0]
-    told = json.loads(run(command, ["annotate", "study", "scale", where, "--json"]).output)
+    told = json.loads(run(command, ["annotate", "study", "scale", database, "--json"]).output)
     assert told["own"] and told["grades"][0]["label"] == "same product"
-    websites.filled(where)
-    with open_store(where) as store:
+    websites.filled(database)
+    with open_store(database) as store:
         items = answered(store, "ada", [4, 3, 1, 1, 4], ["size"])
         scores = Scores.from_matrix(np.ones((1, 1)), [items[0].image], [items[0].caption])
         add_pool(store, [Listed("mine", "i2t", scores.top(1))])
         store.set(ORIGINAL, [[items[2].image, items[2].caption, 1]])
-    counted = run(command, ["annotate", "estimate", where]).output
+    counted = run(command, ["annotate", "estimate", database]).output
     assert "same product" in counted and "100% yes" not in counted
-    tables = run(command, ["annotate", "study", "tables", where]).output
+    tables = run(command, ["annotate", "study", "tables", database]).output
     assert "1 original pairs that someone called other product" in tables
     assert "variant" in tables and "another-colour" in tables and "quantity" not in tables

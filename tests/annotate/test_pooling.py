@@ -34,8 +34,8 @@ def noise(world, seed):
 
 
 @pytest.fixture
-def store(where, world):
-    with open_store(where) as opened:
+def store(database, world):
+    with open_store(database) as opened:
         add_collection(opened, world)
         yield opened
 
@@ -116,7 +116,7 @@ def run(*words, status=0):
     return done
 
 
-def test_a_store_that_a_killed_pool_left_is_taken_by_pool_and_then_by_tasks(where, monkeypatch):
+def test_a_store_that_a_killed_pool_left_is_taken_by_pool_and_then_by_tasks(database, monkeypatch):
     whole = ("scenes", "-O", "images=40", "--model", "colours", "--depth", "2")
     real, seen = contents._insert_batch, []
 
@@ -128,9 +128,9 @@ def test_a_store_that_a_killed_pool_left_is_taken_by_pool_and_then_by_tasks(wher
 
     with monkeypatch.context() as patched:
         patched.setattr(contents, "_insert_batch", dies)
-        run("pool", where, *whole, status=130)
+        run("pool", database, *whole, status=130)
     assert seen
-    assert "run 'limner annotate pool'" in run("tasks", where, status=3).stderr.replace("\n", " ")
-    made = json.loads(run("pool", where, *whole, "--json").stdout)
-    assert json.loads(run("tasks", where, "--json").stdout)["pairs"] == made["new"] > 0
-    assert json.loads(run("pool", where, *whole, "--json").stdout)["new"] == 0
+    assert "run 'limner annotate pool'" in run("tasks", database, status=3).stderr.replace("\n", " ")
+    made = json.loads(run("pool", database, *whole, "--json").stdout)
+    assert json.loads(run("tasks", database, "--json").stdout)["pairs"] == made["new"] > 0
+    assert json.loads(run("pool", database, *whole, "--json").stdout)["new"] == 0

@@ -24,9 +24,9 @@ KEYS = itertools.count()
 
 
 @pytest.fixture
-def store(where):
+def store(database):
     """Four tasks of two pairs, each for two people."""
-    with open_store(websites.filled(where, tasks=4, size=2)) as opened:
+    with open_store(websites.filled(database, tasks=4, size=2)) as opened:
         yield opened
 
 
@@ -123,10 +123,10 @@ def test_the_place_of_somebody_who_left_is_free(store, people, how):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_the_lead_does_every_pair_gets_its_two_answers_and_no_more(where, seed):
+def test_whatever_the_lead_does_every_pair_gets_its_two_answers_and_no_more(database, seed):
     """Random leases, answers, returns, assignments, moves and releases by four people; then all work on to the end."""
     draw = random.Random(seed)
-    with open_store(websites.filled(where, tasks=6, size=2)) as store:
+    with open_store(websites.filled(database, tasks=6, size=2)) as store:
         people = [add_annotator(store, name).id for name in "abcd"]
         for _ in range(60):
             who, other = draw.sample(people, 2)
@@ -156,13 +156,13 @@ def test_whatever_the_lead_does_every_pair_gets_its_two_answers_and_no_more(wher
 
 
 def test_the_shell_assigns_moves_and_releases(tmp_path):
-    where = str(websites.filled(tmp_path / "work.db", tasks=3, size=2))
-    with open_store(where) as store:
+    database = str(websites.filled(tmp_path / "work.db", tasks=3, size=2))
+    with open_store(database) as store:
         add_annotator(store, "ada")
         add_annotator(store, "bob")
 
     def run(*words):
-        return CliRunner().invoke(command, ["annotate", "people", "assign", where, *words])
+        return CliRunner().invoke(command, ["annotate", "people", "assign", database, *words])
 
     assert "no task is assigned" in run().output
     assert "2 tasks assigned to ada" in run("ada", "--tasks", "2").output

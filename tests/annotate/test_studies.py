@@ -58,10 +58,10 @@ def true_difference(direction="t2i"):
 # --- kept with the plan -----------------------------------------------------------------------------------------
 
 
-def test_a_plan_keeps_what_its_systems_return_and_which_pairs_are_given(where):
+def test_a_plan_keeps_what_its_systems_return_and_which_pairs_are_given(database):
     """In both kinds of stores; nothing else is needed to estimate later."""
     made, systems, _ = labelling.study()
-    with open_store(where) as store:
+    with open_store(database) as store:
         add_collection(store, made)
         plan(store, made, systems, measures="R@1 P@3", budget=20, half_width=3)
         again = stored_collection(store)
@@ -270,10 +270,10 @@ def estimate_of(store, mode="fixed"):
     return found
 
 
-def test_an_excluded_annotators_pairs_are_asked_again_and_the_design_stays(where):
+def test_an_excluded_annotators_pairs_are_asked_again_and_the_design_stays(database):
     """In both kinds of stores: the sample shrinks to what was drawn before the gap, and comes back whole."""
     made, systems, truth = labelling.study()
-    with open_store(where) as store:
+    with open_store(database) as store:
         add_collection(store, made)
         plan(store, made, systems, measures="R@1", direction="t2i", half_width=0.5)
         before = drawn_of(store)
@@ -296,9 +296,9 @@ def test_an_excluded_annotators_pairs_are_asked_again_and_the_design_stays(where
     assert whole.estimate.low - 1e-9 <= true <= whole.estimate.high + 1e-9, "the liar left no trace"
 
 
-def test_a_rejected_task_is_asked_again(where):
+def test_a_rejected_task_is_asked_again(database):
     made, systems, truth = labelling.study()
-    with open_store(where) as store:
+    with open_store(database) as store:
         add_collection(store, made)
         plan(store, made, systems, measures="R@1", direction="t2i", budget=30, half_width=0.5)
         before = drawn_of(store)
@@ -314,9 +314,9 @@ def test_a_rejected_task_is_asked_again(where):
         assert again.estimate.value != wrong.estimate.value
 
 
-def test_with_two_people_for_each_pair_the_other_answer_counts_meanwhile(where):
+def test_with_two_people_for_each_pair_the_other_answer_counts_meanwhile(database):
     made, systems, truth = labelling.study()
-    with open_store(where) as store:
+    with open_store(database) as store:
         add_collection(store, made)
         plan(store, made, systems, measures="R@1", direction="t2i", budget=30, half_width=0.5, replication=2)
         labelling.label(store, truth, name="ada")
@@ -356,10 +356,10 @@ class ByNumber:
         return np.array([int(image[1:]) / 60 for image, _ in pairs])
 
 
-def test_the_next_labels_go_where_the_systems_differ(where):
+def test_the_next_labels_go_where_the_systems_differ(database):
     """In both kinds of stores: one more draw of the same design, whose probabilities are known."""
     made, systems, truth = labelling.study()
-    with open_store(where) as store:
+    with open_store(database) as store:
         add_collection(store, made)
         plan(store, made, systems, measures="R@1", direction="t2i", budget=30, half_width=0.5, judge=ByNumber())
         labelling.label(store, truth)

@@ -32,14 +32,14 @@ from websites import PASSWORD, browser, words
 
 
 @pytest.fixture
-def store(where):
-    with open_store(where) as opened:
+def store(database):
+    with open_store(database) as opened:
         yield opened
 
 
 @pytest.fixture
-def team(where):
-    visitor = websites.client(where, team=True)
+def team(database):
+    visitor = websites.client(database, team=True)
     yield visitor
     visitor.app.state.site.close()
 
@@ -280,40 +280,40 @@ def shell(*arguments: str, typed: str = ""):
     return CliRunner().invoke(command, ["annotate", "people", "list", *arguments], input=typed)
 
 
-def test_the_shell_lists_and_changes(where):
-    with open_store(where) as store:
+def test_the_shell_lists_and_changes(database):
+    with open_store(database) as store:
         boss = add_annotator(store, "boss", role="admin", password_hash="hash").id
         annotator = add_annotator(store, "ada", password_hash="hash").id
         token, session = make_invite(store, by=boss), open_session(store, annotator)
-    listing = shell(where)
+    listing = shell(database)
     assert listing.exit_code == 0
     assert re.search(r"ada +annotator +open", listing.stdout)
     assert re.search(r"annotator +boss", listing.stdout)
-    done = shell(where, "--role", "ada=reviewer", "--password", "ada", "--revoke", "all", typed="three odd words\n")
+    done = shell(database, "--role", "ada=reviewer", "--password", "ada", "--revoke", "all", typed="three odd words\n")
     assert done.exit_code == 0, done.stderr
-    with open_store(where) as store:
+    with open_store(database) as store:
         ada = by_name(store, "ada")
         assert ada.role == "reviewer"
         assert fits(ada.password_hash, "three odd words")
         assert session_of(store, session) is None
         with pytest.raises(NotAllowed):
             read_invite(store, token)
-    assert shell(where, "--close", "ada").exit_code == 0
-    assert re.search(r"ada +reviewer +closed", shell(where).stdout)
-    assert shell(where, "--open", "ada", "--json").exit_code == 0
-    with open_store(where) as store:
+    assert shell(database, "--close", "ada").exit_code == 0
+    assert re.search(r"ada +reviewer +closed", shell(database).stdout)
+    assert shell(database, "--open", "ada", "--json").exit_code == 0
+    with open_store(database) as store:
         assert [each.active for each in annotators(store)] == [True, True]
 
 
-def test_the_shell_makes_a_link_that_resets_once(where):
+def test_the_shell_makes_a_link_that_resets_once(database):
     from limner.annotate.store.resets import read_reset, use_reset
 
-    with open_store(where) as store:
+    with open_store(database) as store:
         add_annotator(store, "ada", password_hash="hash")
-    done = shell(where, "--reset", "ada", "--url", "https://labels.example.org/")
+    done = shell(database, "--reset", "ada", "--url", "https://labels.example.org/")
     assert done.exit_code == 0, done.stderr
     token = re.search(r"https://labels\.example\.org/reset/(\S+)", done.stderr)[1]
-    with open_store(where) as store:
+    with open_store(database) as store:
         assert read_reset(store, token).name == "ada"
         use_reset(store, token, password_hash="new")
         with pytest.raises(NotAllowed):

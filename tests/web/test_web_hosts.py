@@ -33,8 +33,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def team(where):
-    visitor = websites.client(where, team=True)
+def team(database):
+    visitor = websites.client(database, team=True)
     yield visitor
     visitor.app.state.site.close()
 

@@ -32,8 +32,8 @@ def admins(tmp_path_factory):
 
 
 @pytest.fixture
-def team(where):
-    visitor = websites.client(websites.filled(where), team=True)
+def team(database):
+    visitor = websites.client(websites.filled(database), team=True)
     yield visitor
     visitor.app.state.site.close()
 

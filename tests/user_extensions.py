@@ -1,4 +1,4 @@
-"""Things of a user's own, as one file of theirs would hold them."""
+"""Extensions of a user's own, as one file of theirs would hold them."""
 
 from dataclasses import dataclass
 
@@ -19,8 +19,8 @@ class MeanShift(Correction):
     def gather(self, bank):
         return {"middle": getattr(np, self.centre)(bank.matrix(), axis=0)}
 
-    def apply(self, block, known, rows):
-        return block - self.weight * known["middle"].astype(block.dtype)
+    def apply(self, block, statistics, rows):
+        return block - self.weight * statistics["middle"].astype(block.dtype)
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Plain(Correction):
     def gather(self, bank):
         return {"head": np.zeros(bank.shape[1])}
 
-    def apply(self, block, known, rows):
+    def apply(self, block, statistics, rows):
         return block
 
 
@@ -56,8 +56,8 @@ class SharedWords:
 class Letters:
     """How often each letter occurs in a text."""
 
-    def __init__(self, *, most: int = 26) -> None:
-        self.dim = most
+    def __init__(self, *, letters: int = 26) -> None:
+        self.dim = letters
 
     def encode(self, items):
         letters = [chr(97 + n) for n in range(self.dim)]
@@ -92,5 +92,5 @@ def infonce(scores, positives, *, margin: float = 0.2):
     """The cross entropy of a softmax with temperature `margin`."""
     import torch
 
-    held = scores.masked_fill(~positives, -torch.inf) / margin
-    return sum((torch.logsumexp(scores / margin, d) - torch.logsumexp(held, d)).sum() for d in (0, 1))
+    matching = scores.masked_fill(~positives, -torch.inf) / margin
+    return sum((torch.logsumexp(scores / margin, d) - torch.logsumexp(matching, d)).sum() for d in (0, 1))
