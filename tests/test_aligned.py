@@ -92,12 +92,12 @@ def test_an_encoder_of_one_kind_is_joined_with_a_simple_one_of_the_other(world, 
     assert opened.training is not None and not set(opened.training.images.ids) & set(opened.collection.images.ids)
 
 
-def test_from_the_name_of_an_encoder_of_images_alone_to_a_report():
-    done = shell("evaluate", *WORLD, "--model", "histograms", "-o", "r.json", "--json")
+def test_from_the_name_of_an_encoder_of_texts_alone_to_a_report():
+    done = shell("evaluate", *WORLD, "--model", "minilm", "-o", "r.json", "--json")
     assert done.exit_code == 0, done.stderr
-    both = shell("evaluate", *WORLD, "--model", "aligned(images=histograms, texts=words)", "--json")
+    both = shell("evaluate", *WORLD, "--model", "aligned(images=histograms, texts=minilm)", "--json")
     assert json.loads(both.stdout)["results"] == json.loads(done.stdout)["results"]
-    assert "encodes images only" in " ".join(limner.Report.load("r.json").notes)
+    assert "encodes texts only" in " ".join(limner.Report.load("r.json").notes)
 
 
 def test_options_that_the_loader_does_not_have_are_the_encoders():

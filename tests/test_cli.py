@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import limner
 from limner.cli import app, console
-from limner.cli.commands import evaluate
+from limner.cli.commands.evaluate import one_system
 from limner.cli.commands.compare.differences import placements
 from limner.cli.errors import STATUSES, Status
 from limner.cli.options import loading
@@ -481,7 +481,7 @@ def _broken(*_, **__):
 
 
 def test_a_fault_of_limner_is_told_apart_from_bad_input(here, monkeypatch):
-    monkeypatch.setattr(evaluate, "_measured", _broken)
+    monkeypatch.setattr(one_system, "_measured", _broken)
     args = ("evaluate", *WORLD, "--scores", "S.npy")
     done = run(*args, status=Status.FAULT)
     assert done.stderr.splitlines()[-1].startswith("limner: error: a bug in limner, not in your input (RuntimeError")
@@ -495,7 +495,7 @@ def test_an_interruption_is_told_and_leaves_nothing(here, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(evaluate, "_measured", interrupted)
+    monkeypatch.setattr(one_system, "_measured", interrupted)
     done = run("evaluate", *WORLD, "--scores", "S.npy", "-o", "out.json", status=Status.INTERRUPTED)
     assert "limner: interrupted" in done.stderr
     assert not Path("out.json").exists()

@@ -139,7 +139,7 @@ def test_served_models_take_the_features_of_the_images(folder, model):
 
 def test_features_for_what_takes_none_are_refused(folder):
     words = ("evaluate", folder / "new", "--features", folder / "new.npz")
-    assert "is only for a --system" in run(*words, "--scores", folder / "new.npz", status=Status.USAGE).stderr
+    assert "is only for a --model" in run(*words, "--scores", folder / "new.npz", status=Status.USAGE).stderr
     done = run(*words, "--model", "colours", status=Status.INPUT)
     assert "features" in done.stderr
 

@@ -144,7 +144,7 @@ def test_at_the_shell(tmp_path, monkeypatch):
     from limner.cli import app
 
     monkeypatch.chdir(tmp_path)
-    sizes = [f"-s{name}={value}" for name, value in SIZES.items() if name != "tensorboard"]
+    sizes = [f"-O{name}={value}" for name, value in SIZES.items() if name != "tensorboard"]
     train = ["train", "towers", "scenes", "-O", "images=30", "-O", "epochs=1", *sizes]
     first = CliRunner().invoke(app, [*train, "-o", "first", "-O", f"features={NAME}"])
     assert first.exit_code == 0, first.output

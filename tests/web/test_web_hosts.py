@@ -118,10 +118,10 @@ def test_a_server_without_a_name_takes_no_request_without_one():
 
 
 def test_an_ipv4_address_is_a_name_of_a_server_that_listens_on_ipv6():
-    from limner.web.security import _asked_at
+    from limner.web.security import _local_address
 
-    assert _asked_at({"server": ("::ffff:192.0.2.7", 80)}) == {"192.0.2.7"}
-    assert _asked_at({"server": ("2001:db8::7", 80)}) == {"[2001:db8::7]"}
+    assert _local_address({"server": ("::ffff:192.0.2.7", 80)}) == {"192.0.2.7"}
+    assert _local_address({"server": ("2001:db8::7", 80)}) == {"[2001:db8::7]"}
 
 
 def test_a_team_answers_under_its_own_names(tmp_path):

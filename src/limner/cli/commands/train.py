@@ -65,8 +65,8 @@ def train(
         raise LimnerError(f"the model of {system!r} has no save(path), so it cannot be saved; use it from Python")
     model.save(out)
     seen = whole.train if "train" in whole.splits else whole
-    told = {"system": system, "model": str(out), "images": len(seen.images), "texts": len(seen.texts)}
-    text = f"{system}: trained on {len(seen.images):,} images and {len(seen.texts):,} texts in {seconds:.1f} s -> {out}"
+    told = {"system": name, "model": str(out), "images": len(seen.images), "texts": len(seen.texts)}
+    text = f"{name}: trained on {len(seen.images):,} images and {len(seen.texts):,} texts in {seconds:.1f} s -> {out}"
     answer("\n".join([text, *_resumed(model)]), {**told, "seconds": round(seconds, 3)}, as_json=as_json)
 
 
