@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 import limner
 from limner.cli import app, console
-from limner.cli.commands.evaluate import one_system
 from limner.cli.commands.compare.differences import placements
+from limner.cli.commands.evaluate import one_system
 from limner.cli.errors import STATUSES, Status
 from limner.cli.options import loading
 from limner.core.errors import UnknownName
