@@ -692,7 +692,7 @@ def test_counts_of_a_good_system_are_made_without_float32(form):
     points = rng.standard_normal((256, 128))
     scores = Scores.from_embeddings(points, np.repeat(points, 4, axis=0) + 0.3 * rng.standard_normal((1024, 128)))
     near = Filter(scores, form).products(0, 256)
-    found = near.above(ranked(near, np.arange(257) * 4, np.arange(1024)))
+    found = near.count_above(ranked(near, np.arange(257) * 4, np.arange(1024)))
     assert found is not None
     counted, whose = found.counts, found.whose
     assert len(whose) < 50
@@ -739,8 +739,8 @@ def test_a_block_whose_rows_are_mostly_open_goes_the_float32_way():
     columns = rng.standard_normal((3000, 8)) * [0, *[1] * 7]
     scores = Scores.from_embeddings(np.tile(np.eye(8)[0], (30, 1)), columns, similarity="dot")
     near = Filter(scores, PLAIN).products(0, 30)
-    assert near.above(ranked(near, np.arange(31), np.arange(30))) is None
-    assert near.above(ranked(near, np.zeros(31, np.int64), np.zeros(0, np.int64))) is not None
+    assert near.count_above(ranked(near, np.arange(31), np.arange(30))) is None
+    assert near.count_above(ranked(near, np.zeros(31, np.int64), np.zeros(0, np.int64))) is not None
 
 
 @pytest.mark.parametrize("only", ["pairs", "tiles"])

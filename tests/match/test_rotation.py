@@ -46,7 +46,7 @@ def test_it_is_orthogonal(d):
 def test_it_is_computed_within_its_bound(d, kind):
     rotation, given = Rotation(d), vectors(np.random.default_rng(d), kind, 50, d)
     away = np.linalg.norm(rotation(given) - slowly(rotation, given), axis=1)
-    assert (away <= rotation.share * np.linalg.norm(given.astype(np.float64), axis=1) + rotation.least).all()
+    assert (away <= rotation.share * np.linalg.norm(given.astype(np.float64), axis=1) + rotation.flush_error).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)

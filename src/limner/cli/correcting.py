@@ -72,7 +72,7 @@ def corrected(
     for file in keep:
         with progress(f"gathering statistics for {name}", "queries") as told:
             known = made.gather(progress=told)
-            known.save(file, other=made.T.gather(progress=told.step("in the other direction", "queries")))
+            known.save(file, reverse=made.T.gather(progress=told.step("in the other direction", "queries")))
     return made
 
 

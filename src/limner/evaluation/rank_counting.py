@@ -306,7 +306,7 @@ class _Counter:
         pools = NO_POOLS
         if self.pools is not None:
             pools = self.pools[start:stop], self.pool_indptr, self.pool_columns
-        candidates = products.above(Ranked(indptr, self.columns[first + left], scores[left], depths[left]), pools)
+        candidates = products.count_above(Ranked(indptr, self.columns[first + left], scores[left], depths[left]), pools)
         if candidates is None:
             return None
         counts[left, 0] = candidates.counts

@@ -87,9 +87,9 @@ class Scores(ABC):
         """A reusable buffer for one worker's blocks; None if they allocate their own."""
         return None
 
-    def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
+    def workers(self, count: int | None) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
         """A `map` that runs a pass in threads; at most one per core by default."""
-        return threads(evenly(wanted, -(-len(self.queries) // self.block_rows)))
+        return threads(evenly(count, -(-len(self.queries) // self.block_rows)))
 
     def stream(
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: ProgressLike = None
@@ -97,11 +97,11 @@ class Scores(ABC):
         """Calls `consume(start, block)` for every block of rows, in threads, and yields the results in row order.
 
         The buffer is reused afterwards: `consume` may change it, and must copy what it keeps. It may run
-        elsewhere (on a cluster), so all results must be in its return value.
+        current_runner (on a cluster), so all results must be in its return value.
         """
         progress = as_progress(progress)
         self.prepare()
-        if runner := elsewhere(workers):
+        if runner := current_runner(workers):
             yield from runner.stream(self, consume, progress=progress)
             return
         n, step = self.shape[0], self.block_rows
@@ -142,7 +142,7 @@ class Scores(ABC):
         """
         progress = as_progress(progress)
         self.prepare()
-        if runner := elsewhere(workers):
+        if runner := current_runner(workers):
             return runner.fold(self, add, merge, steady=steady, progress=progress)
         if steady:
             parts = self.stream(partial(add, None), workers=workers, progress=progress)
@@ -170,10 +170,10 @@ class Scores(ABC):
 
     def matrix(self) -> Block:
         """The whole matrix, in memory."""
-        whole = np.empty(self.shape, dtype=self.dtype)
+        full = np.empty(self.shape, dtype=self.dtype)
         for start, block in self.stream(_copied):
-            whole[start : start + len(block)] = block
-        return whole
+            full[start : start + len(block)] = block
+        return full
 
     def restrict(
         self, *, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
@@ -188,9 +188,9 @@ class Scores(ABC):
         columns = np.arange(len(self.candidates)) if candidates is None else self.candidates.positions(list(candidates))
         return rows, columns
 
-    def correct(self, how: object, **options: object) -> Scores:
+    def correct(self, method: object, **options: object) -> Scores:
         """Scores corrected for hubs: `scores.correct("csls", k=10)`; see `limner.match.correct`."""
-        return KINDS["corrected"](self, how, **options)
+        return KINDS["corrected"](self, method, **options)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         """The whole matrix, for numpy and libraries built on it."""
@@ -355,7 +355,7 @@ RUNNER: ContextVar[Runner | None] = ContextVar("RUNNER", default=None)
 """The runner of passes in this context; None for threads of this process."""
 
 
-def elsewhere(workers: int | None) -> Runner | None:
+def current_runner(workers: int | None) -> Runner | None:
     """The runner of this context, if there is one."""
     runner = RUNNER.get()
     if runner is not None and workers is not None:
@@ -398,8 +398,8 @@ class Best:
     def join(self, parts: Sequence[tuple[npt.NDArray[np.int32], Block]]) -> tuple[npt.NDArray[np.int32], Block]:
         """The best of all columns; pieces come in candidate order, so ties keep that order."""
         indices, scores = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
-        places, kept = self(0, scores)
-        return np.take_along_axis(indices, places, axis=1), kept
+        places, best_scores = self(0, scores)
+        return np.take_along_axis(indices, places, axis=1), best_scores
 
 
 def _copied(start: int, block: Block) -> tuple[int, Block]:

@@ -24,14 +24,14 @@ NEVER = (2**63 - 1) // 4
 @_jit
 def count_one(values, score, place):  # type: ignore[no-untyped-def]  # numba infers the types
     """Counts the values above `score`, equal to it, and equal at a lower position."""
-    above, equal, before = np.uint32(0), np.uint32(0), 0  # 32 bits, like the scores: all SIMD lanes are used
+    higher, equal, before = np.uint32(0), np.uint32(0), 0  # 32 bits, like the scores: all SIMD lanes are used
     for i in range(values.shape[0]):
-        above = np.uint32(above + np.uint32(values[i] > score))
+        higher = np.uint32(higher + np.uint32(values[i] > score))
         equal = np.uint32(equal + np.uint32(values[i] == score))
     if equal > 1:
         for i in range(place):
             before += values[i] == score
-    return above, equal, before
+    return higher, equal, before
 
 
 @_jit
@@ -69,21 +69,21 @@ def count_pool(block, indptr, places, counts, pools, pool_indptr, pool_columns):
 
 
 @_jit
-def _any_above(row, low, high, least):  # type: ignore[no-untyped-def]
-    """Whether any value of a segment is above `least`. No early exit, so that the loop vectorises.
+def _any_above(row, low, high, threshold):  # type: ignore[no-untyped-def]
+    """Whether any value of a segment is above `threshold`. No early exit, so that the loop vectorises.
 
     The index is unsigned for the same reason: a signed one might be negative and count from the end.
     """
-    found = np.uint32(0)
+    exceeds = np.uint32(0)
     for i in range(np.uint64(low), np.uint64(high)):
-        found = np.uint32(found | np.uint32(row[i] > least))
-    return found > 0
+        exceeds = np.uint32(exceeds | np.uint32(row[i] > threshold))
+    return exceeds > 0
 
 
 @_jit
-def insert(value, place, scores, indices, held):  # type: ignore[no-untyped-def]
+def insert(value, place, scores, indices, filled):  # type: ignore[no-untyped-def]
     """Inserts a value into the best so far, after equal ones."""
-    at = min(held, scores.shape[0] - 1)
+    at = min(filled, scores.shape[0] - 1)
     while at > 0 and scores[at - 1] < value:
         scores[at] = scores[at - 1]
         indices[at] = indices[at - 1]
@@ -98,58 +98,58 @@ def best(block, indices, scores):  # type: ignore[no-untyped-def]
     k = indices.shape[1]
     groups = np.empty(min(GROUPS * k, block.shape[1]), block.dtype)
     for r in range(block.shape[0]):
-        row, kept, places = np.ascontiguousarray(block[r]), scores[r], indices[r]
-        if k > FEW and _best_of_many(row, _lower_bound(row, k, groups), kept, places) == k:
+        row, best_scores, places = np.ascontiguousarray(block[r]), scores[r], indices[r]
+        if k > FEW and _best_of_many(row, _lower_bound(row, k, groups), best_scores, places) == k:
             continue  # fewer are found in a row with NaN, which the loops below put into the list
         for c in range(k):
-            insert(row[c], c, kept, places, c)
+            insert(row[c], c, best_scores, places, c)
         for low in range(k, row.shape[0], 64):
             high = min(low + 64, row.shape[0])
-            if _any_above(row, low, high, kept[k - 1]):
+            if _any_above(row, low, high, best_scores[k - 1]):
                 for c in range(low, high):
-                    if row[c] > kept[k - 1]:
-                        insert(row[c], c, kept, places, k)
+                    if row[c] > best_scores[k - 1]:
+                        insert(row[c], c, best_scores, places, k)
 
 
 @_jit
-def _best_of_many(row, bound, kept, places):  # type: ignore[no-untyped-def]
+def _best_of_many(row, bound, best_scores, places):  # type: ignore[no-untyped-def]
     """The k best of a row for large k: inserts only values that reach a bound; returns the number of entries."""
-    k, held = kept.shape[0], np.int64(0)
+    k, filled = best_scores.shape[0], np.int64(0)
     for low in range(0, row.shape[0], 32):
         high = min(low + 32, row.shape[0])
-        if held < k:
+        if filled < k:
             if _any_reaching(row, low, high, bound):
                 for c in range(low, high):
-                    if row[c] >= bound if held < k else row[c] > kept[k - 1]:
-                        _insert_by_bisection(row[c], c, kept, places, held)
-                        held = min(held + 1, k)
-        elif _any_above(row, low, high, kept[k - 1]):
+                    if row[c] >= bound if filled < k else row[c] > best_scores[k - 1]:
+                        _insert_by_bisection(row[c], c, best_scores, places, filled)
+                        filled = min(filled + 1, k)
+        elif _any_above(row, low, high, best_scores[k - 1]):
             for c in range(low, high):
-                if row[c] > kept[k - 1]:
-                    _insert_by_bisection(row[c], c, kept, places, k)
-    return held
+                if row[c] > best_scores[k - 1]:
+                    _insert_by_bisection(row[c], c, best_scores, places, k)
+    return filled
 
 
 @_jit
-def _any_reaching(row, low, high, least):  # type: ignore[no-untyped-def]
-    """Whether any value of a segment is at least `least`; vectorises like `_any_above`."""
-    found = np.uint32(0)
+def _any_reaching(row, low, high, threshold):  # type: ignore[no-untyped-def]
+    """Whether any value of a segment is at least `threshold`; vectorises like `_any_above`."""
+    reaches = np.uint32(0)
     for i in range(np.uint64(low), np.uint64(high)):
-        found = np.uint32(found | np.uint32(row[i] >= least))
-    return found > 0
+        reaches = np.uint32(reaches | np.uint32(row[i] >= threshold))
+    return reaches > 0
 
 
 @_jit
-def _insert_by_bisection(value, place, scores, indices, held):  # type: ignore[no-untyped-def]
+def _insert_by_bisection(value, place, scores, indices, filled):  # type: ignore[no-untyped-def]
     """Like `insert`, but faster if many entries move, because whole blocks are moved."""
-    low, high = 0, held
+    low, high = 0, filled
     while low < high:
         middle = (low + high) // 2
         if scores[middle] < value:
             high = middle
         else:
             low = middle + 1
-    last = min(held, scores.shape[0] - 1)
+    last = min(filled, scores.shape[0] - 1)
     for at in range(last, low, -1):
         scores[np.uint64(at)] = scores[np.uint64(at - 1)]
     for at in range(last, low, -1):
@@ -171,39 +171,39 @@ def _lower_bound(row, k, groups):  # type: ignore[no-untyped-def]
         for i in range(np.uint64(n)):
             value = row[np.uint64(low) + i]
             groups[i] = value if value > groups[i] else groups[i]
-    least, most = groups[0], groups[0]  # a loop: numba's min and max take a second to compile
+    lowest, highest = groups[0], groups[0]  # a loop: numba's min and max take a second to compile
     for i in range(n):
-        if not groups[i] >= least:
-            least = groups[i]
-            if least != least:
-                return least
-        if groups[i] > most:
-            most = groups[i]
+        if not groups[i] >= lowest:
+            lowest = groups[i]
+            if lowest != lowest:
+                return lowest
+        if groups[i] > highest:
+            highest = groups[i]
     for _ in range(BISECTIONS):
-        middle = least / 2 + most / 2
-        if not least < middle < most:
+        middle = lowest / 2 + highest / 2
+        if not lowest < middle < highest:
             break
         reached = np.uint32(0)
         for i in range(np.uint64(n)):
             reached = np.uint32(reached + np.uint32(groups[i] >= middle))
         if reached >= k:
-            least = middle
+            lowest = middle
         else:
-            most = middle
-    return least
+            highest = middle
+    return lowest
 
 
 @_jit
-def first_beyond(block, most):  # type: ignore[no-untyped-def]
-    """Finds (row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) if none is."""
+def first_beyond(block, limit):  # type: ignore[no-untyped-def]
+    """Finds (row, column) of the first value that is neither -inf nor within -limit to limit; (-1, -1) if none is."""
     for r in range(block.shape[0]):
         row, beyond = block[r], np.uint32(0)
         for i in range(np.uint64(0), np.uint64(row.shape[0])):
-            size = abs(row[i]) if row[i] != -np.inf else most
-            beyond = np.uint32(beyond | np.uint32(not size <= most))
+            size = abs(row[i]) if row[i] != -np.inf else limit
+            beyond = np.uint32(beyond | np.uint32(not size <= limit))
         if beyond:
             for i in range(row.shape[0]):
-                if row[i] != -np.inf and not abs(row[i]) <= most:
+                if row[i] != -np.inf and not abs(row[i]) <= limit:
                     return r, i
     return -1, -1
 
@@ -237,18 +237,18 @@ def highest_of_columns(block, ends, first, pooled):  # type: ignore[no-untyped-d
 def highest_of_rows(block, owners, pooled):  # type: ignore[no-untyped-def]
     """Raises row `owners[r]` of `pooled` to row r of the block, column by column."""
     for r in range(block.shape[0]):
-        row, held = block[r], pooled[owners[r]]
+        row, highest = block[r], pooled[owners[r]]
         for i in range(row.shape[0]):
-            held[i] = row[i] if row[i] > held[i] else held[i]
+            highest[i] = row[i] if row[i] > highest[i] else highest[i]
 
 
 @_jit
 def add_rows_of_items(block, owners, sums):  # type: ignore[no-untyped-def]
     """Adds row r of a block to row `owners[r]` of the sums."""
     for r in range(block.shape[0]):
-        row, held = block[r], sums[owners[r]]
+        row, totals = block[r], sums[owners[r]]
         for i in range(row.shape[0]):
-            held[i] += np.float64(row[i])
+            totals[i] += np.float64(row[i])
 
 
 @_jit

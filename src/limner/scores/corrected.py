@@ -34,9 +34,9 @@ class CorrectedScores(Scores):
 
     def __post_init__(self) -> None:
         """Uses the ids of the scores; refuses statistics of other candidates."""
-        for known in self.bank if isinstance(self.bank, tuple) else (self.bank,):
-            if isinstance(known, Statistics):
-                known.refuse_other(self.correction)
+        for bank in self.bank if isinstance(self.bank, tuple) else (self.bank,):
+            if isinstance(bank, Statistics):
+                bank.refuse_other(self.correction)
         object.__setattr__(self, "queries", self.base.queries)
         object.__setattr__(self, "candidates", self.base.candidates)
 
@@ -58,20 +58,20 @@ class CorrectedScores(Scores):
         return self.statistics
 
     def _gathered(self, progress: Progress) -> Statistics:
-        known = self.bank[0] if isinstance(self.bank, tuple) else self.bank
-        if isinstance(known, Statistics):
-            if known.candidates != self.candidates:
+        statistics = self.bank[0] if isinstance(self.bank, tuple) else self.bank
+        if isinstance(statistics, Statistics):
+            if statistics.candidates != self.candidates:
                 raise LimnerError(
-                    f"saved statistics are for {len(known.candidates)} candidates, the scores for "
+                    f"saved statistics are for {len(statistics.candidates)} candidates, the scores for "
                     f"{len(self.candidates)}, or in another order: gather them again for these candidates"
                 )
-            return known
+            return statistics
         bank = self._bank_scores()
         if bank.shape[0] < 2:
             raise LimnerError(
                 f"a bank of {bank.shape[0]} query: expected two or more; give training queries as the bank"
             )
-        return Statistics.gathered(self.correction, bank, own=self.bank is None, progress=progress)
+        return Statistics.gathered(self.correction, bank, identify_rows=self.bank is None, progress=progress)
 
     @cached_property
     def _in_bank(self) -> IntArray | None:
@@ -93,15 +93,15 @@ class CorrectedScores(Scores):
             raise LimnerError(
                 "a bank of embeddings needs scores from embeddings: give Scores of the bank's queries instead"
             )
-        found = cast(Scores, with_queries(queries))
-        both: Any = (queries, getattr(self.base, "candidate_vectors", queries))
-        sizes = [np.shape(side)[1] for side in both]
+        scores = cast(Scores, with_queries(queries))
+        sides: Any = (queries, getattr(self.base, "candidate_vectors", queries))
+        sizes = [np.shape(side)[1] for side in sides]
         if sizes[0] != sizes[1]:
             raise LimnerError(
                 f"a bank of vectors of {sizes[0]} dimensions for candidates of {sizes[1]}: expected the same; encode "
                 "the bank with the same model"
             )
-        return found
+        return scores
 
     @property
     def T(self) -> CorrectedScores:
@@ -129,9 +129,9 @@ class CorrectedScores(Scores):
         """The same as for the uncorrected scores."""
         return self.base.memory()
 
-    def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[object]]]:
+    def workers(self, count: int | None) -> AbstractContextManager[Callable[..., Iterator[object]]]:
         """The same as for the uncorrected scores."""
-        return self.base.workers(wanted)
+        return self.base.workers(count)
 
     def stream(
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: ProgressLike = None
@@ -148,9 +148,9 @@ class CorrectedScores(Scores):
 
     def _applied(self, scores: Float32, places: IntArray, start: int) -> Block:
         """Corrects the scores of some candidates, from query `start` on."""
-        known = {name: values[places] for name, values in self.statistics.known.items() if name != "seen"}
+        statistics = {name: values[places] for name, values in self.statistics.known.items() if name != "seen"}
         rows = np.arange(start, start + len(scores)) if self.bank is None else None
-        return self.correction.apply(scores, known, rows)
+        return self.correction.apply(scores, statistics, rows)
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
         """Corrected scores of these queries."""
@@ -171,7 +171,7 @@ def gather_first(scores: object, progress: Progress) -> None:
 @KINDS.register("corrected")
 def correct(
     scores: Scores,
-    how: str | Path | type[Correction] | Correction | Statistics,
+    method: str | Path | type[Correction] | Correction | Statistics,
     *,
     bank: Any = None,
     tune: tuple[Scores, Collection] | None = None,
@@ -182,7 +182,7 @@ def correct(
 
     Args:
         scores: The scores to correct.
-        how: A name in `CORRECTIONS` or "module:class", either with options such as "csls(k=5)"; a correction or its
+        method: A name in `CORRECTIONS` or "module:class", either with options such as "csls(k=5)"; a correction or its
             class; statistics, or a file of statistics.
         bank: The queries that statistics are gathered from. None for the queries themselves; vectors of other queries
             (and of other candidates, for both directions), as embeddings or arrays; scores of other queries, as a
@@ -192,42 +192,44 @@ def correct(
         trust: Whether a file of statistics may name a correction that is not registered.
         options: Options of the correction. With statistics they can be left out, and different ones are refused.
     """
-    if isinstance(how, Path) or (isinstance(how, str) and how.endswith(".npz")):
-        held = Statistics.load_all(how, trust=trust)
-        if isinstance(held, tuple):
-            return _with_statistics(scores, type(held[0].correction), _facing(held, scores), options)
-        how = held
-    if isinstance(how, str):
-        how, options = CORRECTIONS.parsed(how, options)
+    if isinstance(method, Path) or (isinstance(method, str) and method.endswith(".npz")):
+        statistics = Statistics.load_all(method, trust=trust)
+        if isinstance(statistics, tuple):
+            return _with_statistics(scores, type(statistics[0].correction), _facing(statistics, scores), options)
+        method = statistics
+    if isinstance(method, str):
+        method, options = CORRECTIONS.parsed(method, options)
     bank = _as_bank(bank, scores, trust)
-    if tune is not None and isinstance(how, (Correction, Statistics)):
-        raise LimnerError(f"{how if isinstance(how, Correction) else how.correction} has options: leave out tune=")
-    if isinstance(how, Statistics):
+    if tune is not None and isinstance(method, (Correction, Statistics)):
+        raise LimnerError(
+            f"{method if isinstance(method, Correction) else method.correction} has options: leave out tune="
+        )
+    if isinstance(method, Statistics):
         if bank is not None:
             raise LimnerError("got statistics and a bank: the statistics already come from a bank; leave out the bank")
-        return _with_statistics(scores, type(how.correction), how, options)
-    if isinstance(how, Correction):
+        return _with_statistics(scores, type(method.correction), method, options)
+    if isinstance(method, Correction):
         if options:
-            raise LimnerError(f"{how} with options {shown(options)}: give them to the correction itself")
-        return CorrectedScores(scores, how, bank)
+            raise LimnerError(f"{method} with options {shown(options)}: give them to the correction itself")
+        return CorrectedScores(scores, method, bank)
     if isinstance(bank, Statistics) or (isinstance(bank, tuple) and isinstance(bank[0], Statistics)):
-        return _with_statistics(scores, how, bank, options)
+        return _with_statistics(scores, method, bank, options)
     if tune is not None:
-        options = dict(TUNERS["grid"](how, *tune, fixed=options))
-    return CorrectedScores(scores, correction(how, **options), bank)
+        options = dict(TUNERS["grid"](method, *tune, fixed=options))
+    return CorrectedScores(scores, correction(method, **options), bank)
 
 
-def _as_bank(given: object, scores: Scores, trust: bool) -> Bank | None:
+def _as_bank(bank: object, scores: Scores, trust: bool) -> Bank | None:
     """Converts user input to a bank: arrays are vectors, or scores of the same candidates if scores are a matrix."""
-    if given is None or isinstance(given, (Embeddings, Scores, Statistics)):
-        return given
-    if isinstance(given, (str, Path)):
-        held = Statistics.load_all(given, trust=trust)
-        return _facing(held, scores) if isinstance(held, tuple) else held
+    if bank is None or isinstance(bank, (Embeddings, Scores, Statistics)):
+        return bank
+    if isinstance(bank, (str, Path)):
+        statistics = Statistics.load_all(bank, trust=trust)
+        return _facing(statistics, scores) if isinstance(statistics, tuple) else statistics
     by_vectors = hasattr(scores, "with_queries")
-    if isinstance(given, tuple) and len(given) == 2 and by_vectors:
-        return Embeddings.of(given[0], prefix="bank-"), Embeddings.of(given[1], prefix="bank-")
-    rows = array(given, "bank")
+    if isinstance(bank, tuple) and len(bank) == 2 and by_vectors:
+        return Embeddings.of(bank[0], prefix="bank-"), Embeddings.of(bank[1], prefix="bank-")
+    rows = array(bank, "bank")
     if by_vectors:
         return Embeddings.of(rows, prefix="bank-")
     if rows.ndim != 2 or rows.shape[1] != len(scores.candidates):
@@ -238,19 +240,19 @@ def _as_bank(given: object, scores: Scores, trust: bool) -> Bank | None:
     return Scores.from_matrix(rows, [f"bank-{row}" for row in range(len(rows))], scores.candidates)
 
 
-def _facing(both: tuple[Statistics, Statistics], scores: Scores) -> tuple[Statistics, Statistics]:
+def _facing(directions: tuple[Statistics, Statistics], scores: Scores) -> tuple[Statistics, Statistics]:
     """Statistics of both directions, those for these candidates first."""
-    return both if both[0].candidates == scores.candidates else (both[1], both[0])
+    return directions if directions[0].candidates == scores.candidates else (directions[1], directions[0])
 
 
 def _with_statistics(
     scores: Scores,
-    how: str | type[Correction],
-    known: Statistics | tuple[Statistics, Statistics],
+    method: str | type[Correction],
+    statistics: Statistics | tuple[Statistics, Statistics],
     options: Mapping[str, object],
 ) -> CorrectedScores:
     """The correction to apply: options that are not given are taken from the statistics."""
-    kind = how if isinstance(how, type) else CORRECTIONS.find(how)
-    known_as = known[0].correction if isinstance(known, tuple) else known.correction
-    own = asdict(known_as) if kind is type(known_as) else {}
-    return CorrectedScores(scores, correction(kind, **(own | dict(options))), known)
+    kind = method if isinstance(method, type) else CORRECTIONS.find(method)
+    gathered_by = statistics[0].correction if isinstance(statistics, tuple) else statistics.correction
+    saved_options = asdict(gathered_by) if kind is type(gathered_by) else {}
+    return CorrectedScores(scores, correction(kind, **(saved_options | dict(options))), statistics)

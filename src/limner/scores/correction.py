@@ -55,13 +55,13 @@ class Limit:
         if not self.reach:
             return
         kind = number_type(block)
-        most = float(np.finfo(kind).max) / max(self.reach, 1.0)  # a finite limit, which +inf is beyond
-        row, column = kernels(block).first_beyond(block, kind.type(most))
+        limit = float(np.finfo(kind).max) / max(self.reach, 1.0)  # a finite limit, which +inf is beyond
+        row, column = kernels(block).first_beyond(block, kind.type(limit))
         if row >= 0:
             value = float(block[row, column])
-            what = "times a correction's weight overflows" if np.isfinite(value) else "cannot be corrected"
+            problem = "times a correction's weight overflows" if np.isfinite(value) else "cannot be corrected"
             raise LimnerError(
-                f"the score in row {start + row}, column {column} is {value:+g}, which {what} in {kind}: divide all "
+                f"the score in row {start + row}, column {column} is {value:+g}, which {problem} in {kind}: divide all "
                 "scores by a constant, or give a lower number (-inf marks an excluded pair)"
             )
 
@@ -81,16 +81,16 @@ class Correction(ABC):
         """One pass over the bank: statistics per candidate, by name."""
 
     @abstractmethod
-    def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
+    def apply(self, block: Block, statistics: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Corrected scores of a block; a score of -inf stays -inf.
 
         Args:
             block: Scores of some queries; may be changed in place.
-            known: The result of `gather`.
+            statistics: The result of `gather`.
             rows: Row of each query in the bank, -1 for none; None to use the whole bank.
         """
 
-    def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int] | None:
+    def shift(self, statistics: Mapping[str, Array]) -> tuple[float, Array, int] | None:
         """The scale, the shifts and k of a correction of the form scale s - shift - a value of the row.
 
         s is a score, and the shift is a number per candidate. The k best scores of a row determine the value of the row
@@ -128,18 +128,18 @@ class Correction(ABC):
         for name, value in asdict(self).items():
             if hints[name] not in (int, float):
                 continue
-            whole = hints[name] is int
-            if not isinstance(value, (int, float)) or not 0 < value < np.inf or (whole and value != int(value)):
-                kind = "whole number" if whole else "number"
+            is_integer = hints[name] is int
+            if not isinstance(value, (int, float)) or not 0 < value < np.inf or (is_integer and value != int(value)):
+                kind = "whole number" if is_integer else "number"
                 raise LimnerError(f"{self.name}: option {name} is {value!r}, expected a {kind} above 0")
-            if not whole and not SMALLEST_OPTION <= value <= 1 / SMALLEST_OPTION:
+            if not is_integer and not SMALLEST_OPTION <= value <= 1 / SMALLEST_OPTION:
                 ends = f"{SMALLEST_OPTION:g} to {1 / SMALLEST_OPTION:g}"
                 raise LimnerError(f"{self.name}: option {name} is {value!r}, expected a number from {ends}")
-            object.__setattr__(self, name, int(value) if whole else float(value))
+            object.__setattr__(self, name, int(value) if is_integer else float(value))
 
     def __str__(self) -> str:
-        told = (f"{k}={v:g}" if isinstance(v, (int, float)) else f"{k}={v}" for k, v in asdict(self).items())
-        return f"{self.name}({', '.join(told)})"
+        options = (f"{k}={v:g}" if isinstance(v, (int, float)) else f"{k}={v}" for k, v in asdict(self).items())
+        return f"{self.name}({', '.join(options)})"
 
 
 CORRECTIONS: Registry[type[Correction]] = Registry(
@@ -161,7 +161,7 @@ class Tuner(Protocol):
     """Chooses the options of a correction on a dev split."""
 
     def __call__(
-        self, how: str | type[Correction], scores: Scores, collection: Collection, /, *, fixed: Mapping[str, object]
+        self, method: str | type[Correction], scores: Scores, collection: Collection, /, *, fixed: Mapping[str, object]
     ) -> Mapping[str, object]:
         """The chosen options, including the fixed ones."""
 
@@ -170,22 +170,22 @@ TUNERS: Registry[Tuner] = Registry("tuner", {"grid": "limner.evaluation.tuning:t
 """The tuner behind `tune=`, by import path, since evaluation is a higher layer."""
 
 
-def correction(how: str | type[Correction], *, trusted: bool = True, **options: object) -> Correction:
+def correction(method: str | type[Correction], *, trusted: bool = True, **options: object) -> Correction:
     """A correction with its options; refuses unknown names and options.
 
     Args:
-        how: A name in `CORRECTIONS` or "module:class", either with options such as "csls(k=5)"; or the class itself.
+        method: A name in `CORRECTIONS` or "module:class", either with options such as "csls(k=5)"; or the class itself.
         trusted: Whether "module:class" is allowed; False for a name from a file.
         options: Options of the correction.
 
     >>> correction("csls", k=5), correction("csls(k=5)")
     (Csls(k=5), Csls(k=5))
     """
-    if isinstance(how, str):
-        how, options = CORRECTIONS.parsed(how, options)
-    kind = CORRECTIONS.find(how, trusted=trusted) if isinstance(how, str) else how
+    if isinstance(method, str):
+        method, options = CORRECTIONS.parsed(method, options)
+    kind = CORRECTIONS.find(method, trusted=trusted) if isinstance(method, str) else method
     if not (isinstance(kind, type) and issubclass(kind, Correction)):
-        raise LimnerError(f"{how!r} is not a correction: expected a subclass of limner.match.Correction")
+        raise LimnerError(f"{method!r} is not a correction: expected a subclass of limner.match.Correction")
     return kind(**checked(kind, options, what=f"correction {CORRECTIONS.name_of(kind)!r}"))
 
 
@@ -219,12 +219,14 @@ class Statistics:
     bank: Ids | None = None
 
     @classmethod
-    def gathered(cls, correction: Correction, bank: Scores, *, own: bool, progress: ProgressLike = None) -> Statistics:
+    def gathered(
+        cls, correction: Correction, bank: Scores, *, identify_rows: bool, progress: ProgressLike = None
+    ) -> Statistics:
         """Gathers the statistics in one or more passes over the bank."""
-        known = correction.gather(bank, **cast(Any, progress_for(correction.gather, progress)))
-        if not own:
-            known.pop("seen", None)
-        return cls(correction, bank.candidates, known, bank.queries if "seen" in known else None)
+        arrays = correction.gather(bank, **cast(Any, progress_for(correction.gather, progress)))
+        if not identify_rows:
+            arrays.pop("seen", None)
+        return cls(correction, bank.candidates, arrays, bank.queries if "seen" in arrays else None)
 
     def positions(self, queries: Ids) -> IntArray | None:
         """The position of each of these ids among the bank's queries, -1 if absent; None if it makes no difference."""
@@ -239,10 +241,10 @@ class Statistics:
         """
         if positions is None:
             return None
-        found, seen = positions, self.known["seen"]
+        bank_rows, bank_scores = positions, self.known["seen"]
         scores = on_host(block[:, some_places(block.shape[1])])
-        same = np.isclose(scores, seen[np.maximum(found, 0)], rtol=1e-5, atol=1e-6).all(axis=1)
-        return np.where(same, found, -1)
+        matches = np.isclose(scores, bank_scores[np.maximum(bank_rows, 0)], rtol=1e-5, atol=1e-6).all(axis=1)
+        return np.where(matches, bank_rows, -1)
 
     def refuse_other(self, correction: Correction) -> None:
         """Refuses another correction, or the same one with other options."""
@@ -252,15 +254,15 @@ class Statistics:
                 "again for these options, or leave the options out"
             )
 
-    def save(self, path: str | Path, *, other: Statistics | None = None) -> Path:
+    def save(self, path: str | Path, *, reverse: Statistics | None = None) -> Path:
         """Writes an npz file; `load` reads it, and `scores.correct(path)` applies it.
 
         Args:
             path: The file.
-            other: Statistics of the other direction: one file then corrects both.
+            reverse: Statistics of the other direction: one file then corrects both.
         """
         target = Path(path)
-        arrays = self._arrays() | ({} if other is None else {_OTHER + k: v for k, v in other._arrays().items()})
+        arrays = self._arrays() | ({} if reverse is None else {_OTHER + k: v for k, v in reverse._arrays().items()})
         with replacing(target) as draft, draft.open("wb") as file:
             np.savez(file, **arrays)
         return target
@@ -273,8 +275,10 @@ class Statistics:
 
     def _refuse_unfit(self) -> None:
         """Refuses statistics that could not be loaded again."""
-        if taken := [name for name in self.known if name in RESERVED]:
-            raise LimnerError(f"{self.correction.name}: gather returns the reserved name {taken[0]!r}: choose another")
+        if reserved := [name for name in self.known if name in RESERVED]:
+            raise LimnerError(
+                f"{self.correction.name}: gather returns the reserved name {reserved[0]!r}: choose another"
+            )
         if not CORRECTIONS.finds(type(self.correction)):
             raise LimnerError(
                 f"{self.correction.name} cannot be found again when the file is read: define the class at the top of a "
@@ -289,8 +293,8 @@ class Statistics:
             path: The file. It is data: nothing in it is run.
             trust: Whether it may name a correction that is not registered, as "module:class", which is then imported.
         """
-        found = cls.load_all(path, trust=trust)
-        return found[0] if isinstance(found, tuple) else found
+        statistics = cls.load_all(path, trust=trust)
+        return statistics[0] if isinstance(statistics, tuple) else statistics
 
     @classmethod
     def load_all(cls, path: str | Path, *, trust: bool = False) -> Statistics | tuple[Statistics, Statistics]:
@@ -299,17 +303,17 @@ class Statistics:
             raise LimnerError(f"no saved statistics {path}: create them with scores.correct(...).statistics.save(...)")
         arrays = read_arrays(path, what="statistics of a correction")
         with damage_told(path, what="file of statistics", mend="gather them again"):
-            other = {k.removeprefix(_OTHER): arrays.pop(k) for k in list(arrays) if k.startswith(_OTHER)}
+            reverse = {k.removeprefix(_OTHER): arrays.pop(k) for k in list(arrays) if k.startswith(_OTHER)}
             first = cls._read(arrays, path, trust)
-            return (first, cls._read(other, path, trust)) if other else first
+            return (first, cls._read(reverse, path, trust)) if reverse else first
 
     @classmethod
     def _read(cls, arrays: dict[str, Array], path: str | Path, trust: bool) -> Statistics:
         head = parse_json(str(arrays.pop("head")), where=f"statistics of a correction {path}")
         candidates = Ids(arrays.pop("candidates").tolist(), what="candidate")
         bank = Ids(arrays.pop("bank").tolist(), what="query") if "bank" in arrays else None
-        made = correction(head.pop("correction"), trusted=trust, **head)
-        return cls(made, candidates, arrays, bank)
+        loaded = correction(head.pop("correction"), trusted=trust, **head)
+        return cls(loaded, candidates, arrays, bank)
 
 
 def _words(ids: Ids) -> Array:

@@ -22,7 +22,7 @@ from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.progress import ProgressLike
 from limner.core.torch_device import device_named, full_precision, torch_module
-from limner.scores.base import KINDS, LARGEST, TILE_ROWS, Best, Scores, elsewhere, refuse_overflow
+from limner.scores.base import KINDS, LARGEST, TILE_ROWS, Best, Scores, current_runner, refuse_overflow
 from limner.scores.lowprecision import GPUFilter, ListRequest, Selective, gpu_filter_of, request_of
 from limner.scores.parallel_blocks import Block, Result
 
@@ -109,7 +109,7 @@ class TorchScores(Scores):
         return int(np.clip(BLOCK // max(len(self.candidates), 1) // 256 * 256, 256, MOST_ROWS))
 
     @contextmanager
-    def workers(self, wanted: int | None) -> Iterator[Callable[..., Iterator[Any]]]:
+    def workers(self, count: int | None) -> Iterator[Callable[..., Iterator[Any]]]:
         """Runs one block after the other: the device itself works in parallel."""
         yield map
 
@@ -127,7 +127,7 @@ class TorchScores(Scores):
 
     def filter(self, workers: int | None, consume: Selective) -> GPUFilter | None:
         """Low-precision filtering of these scores, if it gives this consumer the same result faster."""
-        return None if elsewhere(workers) else gpu_filter_of(self, consume)
+        return None if current_runner(workers) else gpu_filter_of(self, consume)
 
     def stream(
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: ProgressLike = None
@@ -169,7 +169,7 @@ def sent_vectors(embeddings: Embeddings, device: str | Device) -> Tensor:
 def _staged(tensor: Tensor, place: Device) -> Tensor:
     """Copies a matrix to a GPU by several threads, each through page-locked memory, which the GPU reads by itself."""
     torch = torch_module()
-    found: Tensor = torch.empty(tensor.shape, dtype=tensor.dtype, device=place)
+    staged: Tensor = torch.empty(tensor.shape, dtype=tensor.dtype, device=place)
     torch.cuda.current_stream(place).synchronize()
 
     def work(number: int) -> None:
@@ -179,12 +179,12 @@ def _staged(tensor: Tensor, place: Device) -> Tensor:
             for low in range(number * STAGED, len(tensor), COPIES * STAGED):
                 rows = tensor[low : low + STAGED]
                 locked[: len(rows)].copy_(rows)
-                found[low : low + STAGED].copy_(locked[: len(rows)], non_blocking=True)
+                staged[low : low + STAGED].copy_(locked[: len(rows)], non_blocking=True)
                 stream.synchronize()
 
     with ThreadPoolExecutor(COPIES) as pool:
         list(pool.map(work, range(COPIES)))
-    return found
+    return staged
 
 
 def _longest(vectors: Tensor) -> float:
@@ -209,8 +209,8 @@ def _ready(vectors: Tensor, similarity: str, ids: Ids) -> Tensor:
     parts = zip(
         torch.split(vectors, 8192), torch.split(lengths, 8192), strict=True
     )  # double precision needs more memory
-    made: Tensor = torch.cat([(rows.double() / norms[:, None]).float() for rows, norms in parts])
-    return made
+    normalised: Tensor = torch.cat([(rows.double() / norms[:, None]).float() for rows, norms in parts])
+    return normalised
 
 
 def _refuse_wide(vectors: Tensor, ids: Ids) -> None:

@@ -65,9 +65,9 @@ class _Side:
         inside = place < counts[:, None]
         index = self.starts[items][:, None] + np.where(inside, place, 0)
         first = int(index[0, 0])
-        whole = inside.all() and np.array_equal(index[:, 0], first + np.arange(len(items)) * len(place))
-        at, own = (torch.as_tensor(each, device=self.vectors.device) for each in (index, inside))
-        return _Tile(places, items, at, own, first if whole else None)
+        contiguous = inside.all() and np.array_equal(index[:, 0], first + np.arange(len(items)) * len(place))
+        at, mask = (torch.as_tensor(each, device=self.vectors.device) for each in (index, inside))
+        return _Tile(places, items, at, mask, first if contiguous else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,9 +120,9 @@ class TorchSetScores(Scores):
         """Copies the vectors of scores on the CPU to a device."""
         reach = scores.singles.bound if scores.pooling == "smooth" else scores.bound
         if reach > LARGEST:
-            what = "sums of products" if scores.pooling == "maxsim" else "products"
+            quantity = "sums of products" if scores.pooling == "maxsim" else "products"
             raise LimnerError(
-                f"{what} of these vectors may reach {reach:.3g}, which single precision does not hold: divide all "
+                f"{quantity} of these vectors may reach {reach:.3g}, which single precision does not hold: divide all "
                 "vectors by a constant"
             )
         rows, columns = (
@@ -165,7 +165,7 @@ class TorchSetScores(Scores):
         return max(1, int(TOGETHER * ROWS / max(each, 1)))
 
     @contextmanager
-    def workers(self, wanted: int | None) -> Iterator[Callable[..., Iterator[Any]]]:
+    def workers(self, count: int | None) -> Iterator[Callable[..., Iterator[Any]]]:
         """Runs one block after the other: the device itself works in parallel."""
         yield map
 
@@ -250,8 +250,8 @@ def _chosen(side: _Side, items: IntArray) -> _Side:
     """Some items of a side."""
     counts = np.diff(side.starts)[items]
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    which = np.repeat(side.starts[items] - starts[:-1], counts) + np.arange(starts[-1])
-    index = torch_module().as_tensor(which, device=side.vectors.device)
+    rows = np.repeat(side.starts[items] - starts[:-1], counts) + np.arange(starts[-1])
+    index = torch_module().as_tensor(rows, device=side.vectors.device)
     return _Side(side.ids[items], side.vectors[index], starts, side.span)
 
 

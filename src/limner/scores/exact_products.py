@@ -30,11 +30,13 @@ UNITS = (16, 8, 4)
 def fill(block: Float32, rows: Float32, columns: Float32) -> None:
     """Products of at most `TILE_ROWS` rows, from whole tiles: edges are padded with zeros."""
     rows, width = _padded(rows, TILE_ROWS), len(columns)
-    whole = width - width % TILE_COLUMNS
-    for low in range(0, whole, TILE_COLUMNS):
+    tiled_width = width - width % TILE_COLUMNS
+    for low in range(0, tiled_width, TILE_COLUMNS):
         np.matmul(rows, columns[low : low + TILE_COLUMNS].T, out=block[:, low : low + TILE_COLUMNS])
-    if whole < width:
-        block[:, whole:] = np.matmul(rows, _padded(columns[whole:], TILE_COLUMNS).T)[:, : width - whole]
+    if tiled_width < width:
+        block[:, tiled_width:] = np.matmul(rows, _padded(columns[tiled_width:], TILE_COLUMNS).T)[
+            :, : width - tiled_width
+        ]
 
 
 def fill_small(block: Float32, rows: Float32, columns: Float32) -> None:
@@ -82,8 +84,8 @@ def _equal_tiles(dimensions: int) -> tuple[Shape, ...]:
     rows, columns = np.zeros((TILE_ROWS, dimensions), np.float32), np.zeros((TILE_COLUMNS, dimensions), np.float32)
     rows[-height:], columns[-width:] = _uneven(rng, height, dimensions), _uneven(rng, width, dimensions)
     with one_thread_per_product():
-        whole = np.matmul(rows, columns.T)[-height:, -width:]
-        equal = [s for s in SMALL if np.array_equal(_tiled(rows[-height:], columns[-width:], s), whole)]
+        reference = np.matmul(rows, columns.T)[-height:, -width:]
+        equal = [s for s in SMALL if np.array_equal(_tiled(rows[-height:], columns[-width:], s), reference)]
     return (*equal, WHOLE)
 
 
@@ -99,12 +101,12 @@ def sum_ends(dimensions: int) -> npt.NDArray[np.int64]:
     rng, every = np.random.default_rng(0), np.arange(TILE_COLUMNS)
     rows, columns = _uneven(rng, TILE_ROWS, dimensions), _uneven(rng, TILE_COLUMNS, dimensions)
     with one_thread_per_product():
-        whole = np.matmul(rows, columns.T)
+        reference = np.matmul(rows, columns.T)
 
     def equal(row: int, ends: npt.NDArray[np.int64]) -> bool:
-        found = np.empty(TILE_COLUMNS, np.float32)
-        scores_of(rows[row], columns, every, ends, found)
-        return np.array_equal(found, whole[row])
+        computed = np.empty(TILE_COLUMNS, np.float32)
+        scores_of(rows[row], columns, every, ends, computed)
+        return np.array_equal(computed, reference[row])
 
     for ends in dict.fromkeys(_ends(dimensions, part, unit) for unit in UNITS for part in (dimensions, *PARTS)):
         if all(equal(row, np.array(ends)) for row in range(0, TILE_ROWS, 7)):
@@ -132,12 +134,12 @@ def _uneven(rng: np.random.Generator, count: int, dimensions: int) -> Float32:
 
 def _tiled(rows: Float32, columns: Float32, shape: Shape) -> Float32:
     height, width = shape
-    found = np.empty((len(rows), len(columns)), dtype=np.float32)
+    products = np.empty((len(rows), len(columns)), dtype=np.float32)
     for top in range(0, len(rows), height):
         for low in range(0, len(columns), width):
             tile = np.matmul(rows[top : top + height], columns[low : low + width].T)
-            found[top : top + height, low : low + width] = tile
-    return found
+            products[top : top + height, low : low + width] = tile
+    return products
 
 
 def _padded(matrix: Float32, rows: int) -> Float32:
@@ -196,7 +198,7 @@ class Products(Protocol):
         """Where the parts of a sum end, if single pairs can be computed without tiles; else empty."""
 
 
-def rows_at_once(scores: Products, rows: int, found: int) -> int:
+def rows_at_once(scores: Products, rows: int, pairs: int) -> int:
     """How many of these rows to verify together: all of them, or few, whichever takes less time.
 
     All rows together compute the columns of every row for all of them, on all cores. Few rows compute little, but the
@@ -205,12 +207,12 @@ def rows_at_once(scores: Products, rows: int, found: int) -> int:
     Args:
         scores: The scores.
         rows: Number of rows, at most `TILE_ROWS`.
-        found: Number of pairs to verify.
+        pairs: Number of pairs to verify.
     """
-    few = scores.few_rows
-    together = min(found, scores.shape[1]) * rows * scores.query_vectors.dim / usable_cores()
-    apart = CALLS * rows / few + COLUMN * found
-    return few if apart < together else max(rows, 1)
+    few_rows = scores.few_rows
+    together = min(pairs, scores.shape[1]) * rows * scores.query_vectors.dim / usable_cores()
+    separately = CALLS * rows / few_rows + COLUMN * pairs
+    return few_rows if separately < together else max(rows, 1)
 
 
 def chosen(
@@ -218,7 +220,7 @@ def chosen(
     start: int,
     rows: Float32,
     choose: Best,
-    found: Sequence[Pairs],
+    pair_lists: Sequence[Pairs],
     apply: Callable[[Float32, Int64, int], Block] | None = None,
 ) -> tuple[npt.NDArray[np.int32], Block]:
     """The best of the columns that were found: pair by pair if possible, or from float32 tiles of a few rows at a time.
@@ -228,20 +230,20 @@ def chosen(
         start: The query of the first row.
         rows: The query vectors.
         choose: Finds the best of a tile.
-        found: Columns of every row, from several searches.
+        pair_lists: Columns of every row, from several searches.
         apply: What is done to the scores of a tile first; see `Shifted`. Pairs are never computed one by one then.
     """
-    if apply is None and len(found) == 1 and len(scores.sum_ends):
-        return _of_lists(scores, rows, choose, *found[0])
-    pairs, parts = sum(len(columns) for _, columns in found), []
+    if apply is None and len(pair_lists) == 1 and len(scores.sum_ends):
+        return _of_lists(scores, rows, choose, *pair_lists[0])
+    pairs, parts = sum(len(columns) for _, columns in pair_lists), []
     step = rows_at_once(scores, len(rows), pairs)
     for low in range(0, len(rows), step):
         high = min(low + step, len(rows))
-        places = np.unique(np.concatenate([columns[indptr[low] : indptr[high]] for indptr, columns in found]))
+        places = np.unique(np.concatenate([columns[indptr[low] : indptr[high]] for indptr, columns in pair_lists]))
         tiles: Block = scores.tiles(rows[low:high], places)
-        best, kept = choose(start + low, tiles if apply is None else apply(tiles, places, start + low))
-        parts.append((places[best].astype(np.int32), kept))
-    return np.concatenate([best for best, _ in parts]), np.concatenate([kept for _, kept in parts])
+        best, values = choose(start + low, tiles if apply is None else apply(tiles, places, start + low))
+        parts.append((places[best].astype(np.int32), values))
+    return np.concatenate([best for best, _ in parts]), np.concatenate([values for _, values in parts])
 
 
 def listed_scores(scores: Products, rows: Float32, indptr: Int64, columns: Int64) -> Float32:
@@ -264,9 +266,9 @@ def _of_lists(
     from limner.scores.pair_kernels import best_of_lists
 
     values, shape = listed_scores(scores, rows, indptr, columns), (len(rows), min(choose.k, scores.shape[1]))
-    indices, kept = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
-    best_of_lists(indptr, columns, values, indices, kept)
-    return indices, kept
+    indices, best_scores = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
+    best_of_lists(indptr, columns, values, indices, best_scores)
+    return indices, best_scores
 
 
 def pair_by_pair(scores: Products, rows: Int64, columns: Int64, workers: int | None) -> Float32:
@@ -276,17 +278,17 @@ def pair_by_pair(scores: Products, rows: Int64, columns: Int64, workers: int | N
     order = np.argsort(rows, kind="stable")
     distinct, starts = np.unique(rows[order], return_index=True)
     listed, indptr = columns[order], np.append(starts, len(rows))
-    found = np.empty(len(rows), np.float32)
+    products = np.empty(len(rows), np.float32)
 
     def work(low: int) -> None:
         high = min(low + TILE_ROWS, len(distinct))
-        mine = slice(indptr[low], indptr[high])
+        span = slice(indptr[low], indptr[high])
         vectors = scores.query_vectors.matrix[distinct[low:high]]
-        theirs = indptr[low : high + 1] - indptr[low], listed[mine], scores.sum_ends, found[mine]
+        theirs = indptr[low : high + 1] - indptr[low], listed[span], scores.sum_ends, products[span]
         scores_of_lists(vectors, scores.candidate_vectors.matrix, *theirs)
 
     with threads(workers) as work_on:
         list(work_on(work, range(0, len(distinct), TILE_ROWS)))
-    values = np.empty_like(found)
-    values[order] = found
+    values = np.empty_like(products)
+    values[order] = products
     return values

@@ -24,7 +24,8 @@ def labels(
     sides = [queries, candidates]
     if hasattr(matrix, "index") and hasattr(matrix, "columns"):
         sides = [
-            own if given is None else given for given, own in zip(sides, (matrix.index, matrix.columns), strict=True)
+            axis_labels if side_ids is None else side_ids
+            for side_ids, axis_labels in zip(sides, (matrix.index, matrix.columns), strict=True)
         ]
     if sides[0] is None or sides[1] is None:
         raise LimnerError(
@@ -45,14 +46,14 @@ def indexed(items: Any) -> object:
     return items if hasattr(items, "__getitem__") and hasattr(items, "__len__") else list(items)
 
 
-def as_scorer(given: Scorer | Callable[..., object]) -> Scorer:
+def as_scorer(scorer: Scorer | Callable[..., object]) -> Scorer:
     """The scorer itself, or a function of two lists wrapped as a scorer."""
-    if hasattr(given, "score_pairs"):
-        return given
-    if callable(given):
-        return _Function(given)
+    if hasattr(scorer, "score_pairs"):
+        return scorer
+    if callable(scorer):
+        return _Function(scorer)
     raise LimnerError(
-        f"{type(given).__name__} cannot score pairs: expected an object with score_pairs(queries, candidates), or a "
+        f"{type(scorer).__name__} cannot score pairs: expected an object with score_pairs(queries, candidates), or a "
         "function of two lists that gives one number per pair"
     )
 
@@ -67,10 +68,10 @@ class _Function:
         return self.function(queries, candidates)
 
 
-def ids_of(items: Any, given: Iterable[object] | None, what: str) -> Ids:
+def ids_of(items: Any, chosen_ids: Iterable[object] | None, noun: str) -> Ids:
     """The given ids, or those of the items, or row numbers."""
-    own = getattr(items, "ids", None)
-    ids = Ids(given if given is not None else range(len(items)) if own is None else own, what=what)
+    item_ids = getattr(items, "ids", None)
+    ids = Ids(chosen_ids if chosen_ids is not None else range(len(items)) if item_ids is None else item_ids, what=noun)
     if len(ids) != len(items):
-        raise LimnerError(f"{len(ids)} {what} ids for {len(items)} items: expected one each")
+        raise LimnerError(f"{len(ids)} {noun} ids for {len(items)} items: expected one each")
     return ids

@@ -37,8 +37,8 @@ class MatrixScores(Scores):
     def __post_init__(self) -> None:
         """Checks the shape, and that no value is NaN."""
         if not self.checked:
-            given = array(self.values, WHAT)
-            object.__setattr__(self, "values", unmasked(numbers(given, WHAT), WHAT, fill=-np.inf))
+            values = array(self.values, WHAT)
+            object.__setattr__(self, "values", unmasked(numbers(values, WHAT), WHAT, fill=-np.inf))
         if self.values.shape != (len(self.queries), len(self.candidates)):
             raise LimnerError(
                 f"similarity matrix of shape {self.values.shape} for {len(self.queries)} queries and "
@@ -116,14 +116,14 @@ class PartOfScores(Scores):
         """(queries, candidates)."""
         return len(self.rows), len(self.columns)
 
-    def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[object]]]:
+    def workers(self, count: int | None) -> AbstractContextManager[Callable[..., Iterator[object]]]:
         """The same as for the underlying scores."""
-        return self.base.workers(wanted)
+        return self.base.workers(count)
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
         """Reads rows of the underlying scores in contiguous runs, then selects the columns."""
-        wanted = self.rows[start:stop]
-        runs = np.split(wanted, np.flatnonzero(np.diff(wanted) != 1) + 1)
+        rows = self.rows[start:stop]
+        runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
         parts = [self.base.block(int(run[0]), int(run[-1]) + 1)[:, self.columns] for run in runs if len(run)]
         if isinstance(parts[0], np.ndarray):
             return np.ascontiguousarray(np.concatenate(parts))

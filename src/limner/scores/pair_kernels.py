@@ -35,8 +35,8 @@ _FOUR = ir.VectorType(ir.FloatType(), LANES)
 def _added(context, x, y, total):  # type: ignore[no-untyped-def]
     """The product x y + total, rounded once."""
 
-    def generate(context, builder, signature, given):  # type: ignore[no-untyped-def]
-        return builder.fma(*given)
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.fma(*arguments)
 
     return _NUMBER(_NUMBER, _NUMBER, _NUMBER), generate
 
@@ -47,15 +47,15 @@ def _loaded(builder: Any, address: Any, kind: Any) -> Any:
     return loaded
 
 
-def _mixed(builder: Any, one: Any, other: Any, order: list[int]) -> Any:
-    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(_INT, len(order)), order))
+def _mixed(builder: Any, one: Any, second: Any, order: list[int]) -> Any:
+    return builder.shuffle_vector(one, second, ir.Constant(ir.VectorType(_INT, len(order)), order))
 
 
 def _joined(builder: Any, parts: list[Any]) -> Any:
     """Short registers one after another in a long one."""
     while len(parts) > 1:
-        both = list(range(2 * parts[0].type.count))
-        parts = [_mixed(builder, *pair, both) for pair in zip(parts[::2], parts[1::2], strict=True)]
+        order = list(range(2 * parts[0].type.count))
+        parts = [_mixed(builder, *pair, order) for pair in zip(parts[::2], parts[1::2], strict=True)]
     return parts[0]
 
 
@@ -63,7 +63,7 @@ def _turned(builder: Any, rows: list[Any]) -> list[Any]:
     """The transposes of blocks of four by four numbers, which lie side by side in four registers."""
     width = rows[0].type.count
     blocks = range(0, width, LANES)
-    low, high = ([at + n + other for at in blocks for n in half for other in (0, width)] for half in ((0, 1), (2, 3)))
+    low, high = ([at + n + offset for at in blocks for n in half for offset in (0, width)] for half in ((0, 1), (2, 3)))
     for _ in range(2):  # each step interleaves two rows that are two apart
         pairs = [(rows[0], rows[2]), (rows[1], rows[3])]
         rows = [_mixed(builder, *pair, order) for pair in pairs for order in (low, high)]
@@ -73,13 +73,13 @@ def _turned(builder: Any, rows: list[Any]) -> list[Any]:
 def _addresses(builder: Any, rows: Any, count: int) -> list[Any]:
     """The addresses of candidates; see `_side_by_side`."""
     first, stride, places, last = (builder.extract_value(rows, n) for n in range(4))
-    found = []
+    addresses = []
     for n in range(count):
         number = ir.Constant(_LONG, n)
         at = builder.select(builder.icmp_signed("<", number, last), number, last)
         place = _loaded(builder, builder.add(places, builder.mul(at, ir.Constant(_LONG, 8))), _LONG)
-        found.append(builder.add(first, builder.mul(stride, place)))
-    return found
+        addresses.append(builder.add(first, builder.mul(stride, place)))
+    return addresses
 
 
 def _side_by_side(count: int) -> Any:
@@ -97,8 +97,8 @@ def _side_by_side(count: int) -> Any:
         """Adds the products to the sums."""
         signature = types.void(_ADDRESS, types.UniTuple(_ADDRESS, 4), _SIZE, _ADDRESS)  # type: ignore[no-untyped-call]
 
-        def generate(context, builder, signature, given):  # type: ignore[no-untyped-def]
-            query, rows, steps, target = given
+        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            query, rows, steps, target = arguments
             kind = ir.FunctionType(floats, [floats] * 3)
             fma = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{count}f32")  # type: ignore[no-untyped-call]
             vectors, first = _addresses(builder, rows, count), _loaded(builder, target, floats)
@@ -144,22 +144,22 @@ def scores_of(query, candidates, places, ends, out):  # type: ignore[no-untyped-
     in_line = query.strides[0] == 4 and candidates.strides[1] == 4
     out[:count] = 0
     for low in range(0, count, ROWS):
-        held, start = min(ROWS, count - low), np.int64(0)
+        batch, start = min(ROWS, count - low), np.int64(0)
         for part in range(ends.shape[0]):
             end, skip = ends[part], 4 * start
             steps = (end - start) // LANES if in_line else 0
             sums[:] = 0
             if steps:
                 vector, stride, listed = query.ctypes.data + skip, candidates.strides[0], places.ctypes.data + 8 * low
-                rows = candidates.ctypes.data + skip, np.uintp(stride), listed, np.uintp(held - 1)
-                if held <= FEW:
+                rows = candidates.ctypes.data + skip, np.uintp(stride), listed, np.uintp(batch - 1)
+                if batch <= FEW:
                     _few_side_by_side(vector, rows, steps, sums.ctypes.data)
                 else:
                     _many_side_by_side(vector, rows, steps, sums.ctypes.data)
             for i in range(start + LANES * steps, end):
-                for n in range(held):
+                for n in range(batch):
                     sums[n] = _added(query[i], candidates[places[low + n], i], sums[n])
-            for n in range(held):
+            for n in range(batch):
                 out[low + n] += sums[n]
             start = end
 
@@ -184,9 +184,9 @@ def products_of(query, candidates, places, out):  # type: ignore[no-untyped-def]
     last = places.shape[0] - 1
     for low in range(0, last + 1, 4):
         p, q, r = places[min(low + 1, last)], places[min(low + 2, last)], places[min(low + 3, last)]
-        found = _four(query, (candidates[places[low]], candidates[p], candidates[q], candidates[r]))
+        sums = _four(query, (candidates[places[low]], candidates[p], candidates[q], candidates[r]))
         for n in range(min(4, last + 1 - low)):
-            out[low + n] = found[n]
+            out[low + n] = sums[n]
 
 
 @_jit
@@ -198,11 +198,11 @@ def scores_of_lists(queries, candidates, indptr, columns, ends, out):  # type: i
 
 
 @_jit
-def best_of_lists(indptr, columns, scores, indices, kept):  # type: ignore[no-untyped-def]
+def best_of_lists(indptr, columns, scores, indices, best_scores):  # type: ignore[no-untyped-def]
     """The k best of every list, best first; equal scores keep the order of the list. No list is shorter than k."""
     k = indices.shape[1]
     for r in range(indices.shape[0]):
         for n in range(indptr[r], indptr[r + 1]):
-            held = n - indptr[r]
-            if held < k or scores[n] > kept[r, k - 1]:
-                insert(scores[n], columns[n], kept[r], indices[r], held)
+            filled = n - indptr[r]
+            if filled < k or scores[n] > best_scores[r, k - 1]:
+                insert(scores[n], columns[n], best_scores[r], indices[r], filled)

@@ -62,13 +62,13 @@ class KernelScores(Scores):
         """The kernel's output for these rows, checked."""
         rows, columns = _values(self.query_items)[start:stop], _values(self.candidate_items)
         answer = self.kernel(columns, rows) if self.turned else self.kernel(rows, columns)
-        given = np.array(array(answer, "the kernel's answer"), dtype=np.float64)
+        values = np.array(array(answer, "the kernel's answer"), dtype=np.float64)
         expected = (len(self.candidates), stop - start) if self.turned else (stop - start, len(self.candidates))
-        if given.shape != expected:
+        if values.shape != expected:
             raise LimnerError(
-                f"the kernel gave an array of shape {given.shape}: expected {expected}, a number per pair"
+                f"the kernel gave an array of shape {values.shape}: expected {expected}, a number per pair"
             )
-        block = np.ascontiguousarray(given.T if self.turned else given)
+        block = np.ascontiguousarray(values.T if self.turned else values)
         refuse_nan(self, block, start, "fix the function, or return -inf for an excluded pair")
         return block
 
@@ -113,7 +113,7 @@ class ScorerScores(Scores):
         return np.dtype(np.float64)
 
     @contextmanager
-    def workers(self, wanted: int | None) -> Iterator[Callable[..., Iterator[object]]]:
+    def workers(self, count: int | None) -> Iterator[Callable[..., Iterator[object]]]:
         """One block at a time: a scorer need not be thread-safe."""
         yield map
 
@@ -121,18 +121,18 @@ class ScorerScores(Scores):
         """The scorer's output for these rows, checked."""
         rows, columns = _values(self.query_items), _values(self.candidate_items)
         width = len(self.candidates)
-        found = np.empty((stop - start) * width)
-        for low in range(0, len(found), self.batch):
-            pairs = [divmod(p, width) for p in range(low, min(low + self.batch, len(found)))]
+        scores = np.empty((stop - start) * width)
+        for low in range(0, len(scores), self.batch):
+            pairs = [divmod(p, width) for p in range(low, min(low + self.batch, len(scores)))]
             sides = [rows[start + r] for r, _ in pairs], [columns[c] for _, c in pairs]
-            told = self.scorer.score_pairs(*(reversed(sides) if self.turned else sides))
-            answer = np.asarray(array(told, "score_pairs"), dtype=np.float64)
+            pair_scores = self.scorer.score_pairs(*(reversed(sides) if self.turned else sides))
+            answer = np.asarray(array(pair_scores, "score_pairs"), dtype=np.float64)
             if answer.shape != (len(pairs),):
                 raise LimnerError(
                     f"score_pairs gave an array of shape {answer.shape} for {len(pairs)} pairs: expected "
                     "one number each"
                 )
-            found[low : low + len(pairs)] = answer
-        block = found.reshape(stop - start, width)
+            scores[low : low + len(pairs)] = answer
+        block = scores.reshape(stop - start, width)
         refuse_nan(self, block, start, "fix the function, or return -inf for an excluded pair")
         return block

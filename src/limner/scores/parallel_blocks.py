@@ -56,12 +56,12 @@ def merged(parts: Iterable[tuple[int, State]], merge: Callable[[State, State], S
     >>> merged([(1, "(ab)"), (1, "(cd)"), (0, "e")], "({}{})".format)
     '(((ab)(cd))e)'
     """
-    held: list[tuple[int, State]] = []
+    pending: list[tuple[int, State]] = []
     for level, state in parts:
-        while held and held[-1][0] == level:
-            state, level = merge(held.pop()[1], state), level + 1
-        held.append((level, state))
-    return reduce(lambda later, earlier: merge(earlier, later), (state for _, state in reversed(held)))
+        while pending and pending[-1][0] == level:
+            state, level = merge(pending.pop()[1], state), level + 1
+        pending.append((level, state))
+    return reduce(lambda later, earlier: merge(earlier, later), (state for _, state in reversed(pending)))
 
 
 def evenly(workers: int | None, blocks: int) -> int:
@@ -72,8 +72,8 @@ def evenly(workers: int | None, blocks: int) -> int:
     >>> evenly(16, 20), evenly(16, 33), evenly(16, 5), evenly(2, 20), evenly(4, 0)
     (10, 11, 5, 2, 1)
     """
-    most = workers or usable_cores()
-    return -(-blocks // -(-blocks // most)) if blocks else 1
+    limit = workers or usable_cores()
+    return -(-blocks // -(-blocks // limit)) if blocks else 1
 
 
 @contextmanager

@@ -63,9 +63,9 @@ class SetScores(Scores):
         gamma: float = 10.0,
     ) -> SetScores:
         """Checks the options, and normalises the vectors for cosine similarity."""
-        for what, value, known in (("similarity", similarity, SIMILARITIES), ("pooling", pooling, POOLINGS)):
-            if value not in known:
-                raise UnknownName(what, value, known)
+        for setting, value, choices in (("similarity", similarity, SIMILARITIES), ("pooling", pooling, POOLINGS)):
+            if value not in choices:
+                raise UnknownName(setting, value, choices)
         if not gamma > 0:
             raise LimnerError(f"gamma is {gamma!r}: expected a number above 0")
         if queries.vectors.dim != candidates.vectors.dim:
@@ -122,8 +122,8 @@ class SetScores(Scores):
     ) -> Iterator[Result]:
         """Like `Scores.stream`; divides rows into pieces if that is faster."""
         progress = as_progress(progress)
-        whole = self.pooling == "smooth" or not len(self.candidates)
-        pieces = None if whole else in_pieces(self, consume, workers=workers, progress=progress)
+        undivided = self.pooling == "smooth" or not len(self.candidates)
+        pieces = None if undivided else in_pieces(self, consume, workers=workers, progress=progress)
         return super().stream(consume, workers=workers, progress=progress) if pieces is None else pieces
 
     @property
@@ -264,19 +264,19 @@ class Pieces:
         return ((c, min(c + CHUNK, high)) for c in range(low, high, CHUNK))
 
 
-def item_ranges(starts: IntArray, width: int, *, most: int | None = None) -> list[tuple[int, int]]:
+def item_ranges(starts: IntArray, width: int, *, max_items: int | None = None) -> list[tuple[int, int]]:
     """Ranges of items with at most `width` vectors together, and of at most so many items; at least one item each.
 
-    >>> item_ranges(np.array([0, 2, 3, 9, 10]), 3), item_ranges(np.array([0, 2, 3, 9, 10]), 3, most=1)
+    >>> item_ranges(np.array([0, 2, 3, 9, 10]), 3), item_ranges(np.array([0, 2, 3, 9, 10]), 3, max_items=1)
     ([(0, 2), (2, 3), (3, 4)], [(0, 1), (1, 2), (2, 3), (3, 4)])
     """
-    found, first = [], 0
+    ranges, first = [], 0
     while first < len(starts) - 1:
         last = max(int(np.searchsorted(starts, starts[first] + width, side="right")) - 1, first + 1)
-        last = last if most is None else min(last, first + most)
-        found.append((first, last))
+        last = last if max_items is None else min(last, first + max_items)
+        ranges.append((first, last))
         first = last
-    return found
+    return ranges
 
 
 def owners_of(starts: IntArray, low: int, high: int) -> IntArray:

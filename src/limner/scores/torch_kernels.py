@@ -22,10 +22,10 @@ AT_ONCE = 1 << 27
 """Number of values compared at once: half a gigabyte in single precision."""
 
 
-def beside(array: Array, block: Tensor) -> Tensor:
+def like_block(array: Array, block: Tensor) -> Tensor:
     """Values as a tensor with the type and device of a block."""
-    held: Tensor = torch_module().as_tensor(np.ascontiguousarray(array)).to(device=block.device, dtype=block.dtype)
-    return held
+    tensor: Tensor = torch_module().as_tensor(np.ascontiguousarray(array)).to(device=block.device, dtype=block.dtype)
+    return tensor
 
 
 def best(block: Tensor, indices: Array, scores: Array) -> None:
@@ -48,8 +48,8 @@ def _best(block: Tensor, k: int) -> tuple[Tensor, Tensor]:
     inside = body.gather(1, chunks[:, :, None].expand(-1, -1, CHUNK)).flatten(1)
     places = (chunks[:, :, None] * CHUNK + torch.arange(CHUNK, device=block.device)).flatten(1)
     tail = torch.arange(width - width % CHUNK, width, device=block.device).expand(rows, -1)
-    values, found = _in_order(torch.cat([inside, block[:, width - width % CHUNK :]], dim=1), k)
-    return values, torch.cat([places, tail], dim=1).gather(1, found)
+    values, order = _in_order(torch.cat([inside, block[:, width - width % CHUNK :]], dim=1), k)
+    return values, torch.cat([places, tail], dim=1).gather(1, order)
 
 
 def _in_order(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -100,37 +100,37 @@ def count_pool(
     torch = torch_module()
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     for pool in np.unique(pools[rows]):
-        mine = np.flatnonzero(pools[rows] == pool)
+        in_pool = np.flatnonzero(pools[rows] == pool)
         columns = torch.as_tensor(pool_columns[pool_indptr[pool] : pool_indptr[pool + 1]], device=block.device)
-        used, local = np.unique(rows[mine], return_inverse=True)
+        used, local = np.unique(rows[in_pool], return_inverse=True)
         part = block[torch.as_tensor(used, device=block.device)][:, columns]
-        counts[mine] = _counts(part, local, places[mine])
+        counts[in_pool] = _counts(part, local, places[in_pool])
 
 
 def lowest(k: int, block: Tensor) -> Tensor:
     """Initial value of the k best of every column."""
-    found: Tensor = torch_module().full((k, block.shape[1]), -np.inf, dtype=block.dtype, device=block.device)
-    return found
+    initial: Tensor = torch_module().full((k, block.shape[1]), -np.inf, dtype=block.dtype, device=block.device)
+    return initial
 
 
-def keep_best(block: Tensor, held: Tensor) -> Tensor:
+def keep_best(block: Tensor, previous: Tensor) -> Tensor:
     """The k best of every column, over a block and the previous best; (k, columns), highest first."""
     torch = torch_module()
-    k = len(held)
+    k = len(previous)
     inside = _best(block.T.contiguous(), min(k, len(block)))[0].T
-    found: Tensor = torch.cat([held, inside]).topk(k, dim=0).values
-    return found
+    best: Tensor = torch.cat([previous, inside]).topk(k, dim=0).values
+    return best
 
 
-def add_columns(block: Tensor, beta: float, highest: Array, owner: Array, second: Array, rest: Array) -> None:
+def add_columns(block: Tensor, beta: float, highest: Array, owner: Array, second: Array, tail_sum: Array) -> None:
     """For every column: the highest value, its row, the highest of the other rows, and their sum relative to it."""
     torch = torch_module()
     top = block.max(dim=0)
-    others = block.scatter(0, top.indices[None], -np.inf)
-    next_best = others.amax(dim=0)
+    without_top = block.scatter(0, top.indices[None], -np.inf)
+    next_best = without_top.amax(dim=0)
     highest[:], owner[:], second[:] = on_host(top.values), on_host(top.indices), on_host(next_best)
     base = torch.where(next_best > -np.inf, next_best, 0.0)
-    rest[:] = on_host((others - base).mul_(float(beta)).exp_().sum(dim=0, dtype=torch.float64))
+    tail_sum[:] = on_host((without_top - base).mul_(float(beta)).exp_().sum(dim=0, dtype=torch.float64))
 
 
 def add_rows(block: Tensor, beta: float, sums: Array) -> None:
@@ -142,45 +142,47 @@ def add_rows(block: Tensor, beta: float, sums: Array) -> None:
     sums[:] = on_host(torch.where(top[:, 0] > -np.inf, base[:, 0].double().mul(float(beta)) + total, 0.0))
 
 
-def tops(block: Tensor, high: Array, found: Array) -> None:
+def tops(block: Tensor, high: Array, highest: Array) -> None:
     """The highest s(i, t) - high(t) of every row; 0 for a row that is all -inf."""
-    top = (block - beside(high, block)).amax(dim=1)
-    found[:] = on_host(torch_module().where(top > -np.inf, top, 0.0))
+    top = (block - like_block(high, block)).amax(dim=1)
+    highest[:] = on_host(torch_module().where(top > -np.inf, top, 0.0))
 
 
 def shift(block: Tensor, scale: float, high: Array, low: Array, own_high: Array, own_low: Array) -> None:
     """In place: scale (s(i, t) - high(t) - own_high(i)) - low(t) - own_low(i)."""
-    block.sub_(beside(high, block)).sub_(beside(own_high, block)[:, None]).mul_(float(scale))
-    block.sub_(beside(low, block) + beside(own_low, block)[:, None])
+    block.sub_(like_block(high, block)).sub_(like_block(own_high, block)[:, None]).mul_(float(scale))
+    block.sub_(like_block(low, block) + like_block(own_low, block)[:, None])
 
 
 def subtract_neighbourhoods(block: Tensor, high: Array, low: Array, k: int) -> None:
     """In place: 2 (s(i, t) - high(t)) - low(t) - the mean of the k best of row i that are not -inf."""
     best = _best(block, k)[0].double()
-    there = best > -np.inf
-    own = torch_module().where(there, best, 0.0).sum(dim=1) / there.sum(dim=1).clamp(min=1)
-    own_high = (own / 2).to(block.dtype)
-    own_low = (own - 2 * own_high.double()).to(block.dtype)
-    block.sub_(beside(high, block)).sub_(own_high[:, None]).mul_(2).sub_(beside(low, block) + own_low[:, None])
+    finite = best > -np.inf
+    neighbourhood = torch_module().where(finite, best, 0.0).sum(dim=1) / finite.sum(dim=1).clamp(min=1)
+    own_high = (neighbourhood / 2).to(block.dtype)
+    own_low = (neighbourhood - 2 * own_high.double()).to(block.dtype)
+    block.sub_(like_block(high, block)).sub_(own_high[:, None]).mul_(2).sub_(like_block(low, block) + own_low[:, None])
 
 
 def share_of_others(
-    block: Tensor, beta: float, high: Array, low: Array, without_owner: Array, owned_by: Array, mine: Array
+    block: Tensor, beta: float, high: Array, low: Array, without_owner: Array, owned_by: Array, owner_share: Array
 ) -> None:
     """In place: beta s(i, t) - log sum over the bank without i itself; see `_correction_kernels`."""
     torch = torch_module()
     columns = np.flatnonzero(owned_by >= 0)
-    at, there = (torch.as_tensor(x, device=block.device) for x in (owned_by[columns].astype(np.int64), columns))
-    owned = block[at, there].double() * float(beta) - torch.as_tensor(without_owner[columns], device=block.device)
-    block.sub_(beside(high, block)).mul_(float(beta)).sub_(beside(low, block))
-    rest = block.clamp(max=-np.log(2)).exp_().neg_().log1p_()
-    block.sub_(rest.mul_(beside(mine, block)[:, None]))
-    block[at, there] = owned.to(block.dtype)
+    at, column_index = (torch.as_tensor(x, device=block.device) for x in (owned_by[columns].astype(np.int64), columns))
+    owned = block[at, column_index].double() * float(beta) - torch.as_tensor(
+        without_owner[columns], device=block.device
+    )
+    block.sub_(like_block(high, block)).mul_(float(beta)).sub_(like_block(low, block))
+    log_share = block.clamp(max=-np.log(2)).exp_().neg_().log1p_()
+    block.sub_(log_share.mul_(like_block(owner_share, block)[:, None]))
+    block[at, column_index] = owned.to(block.dtype)
 
 
-def first_beyond(block: Tensor, most: float) -> tuple[int, int]:
-    """Finds (row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) if none is."""
-    beyond = (~(block.abs() <= float(most)) & (block != -np.inf)).flatten()
+def first_beyond(block: Tensor, limit: float) -> tuple[int, int]:
+    """Finds (row, column) of the first value that is neither -inf nor within -limit to limit; (-1, -1) if none is."""
+    beyond = (~(block.abs() <= float(limit)) & (block != -np.inf)).flatten()
     if not bool(beyond.any()):
         return -1, -1
     row, column = divmod(int(beyond.to(torch_module().uint8).argmax()), block.shape[1])

@@ -114,8 +114,8 @@ class VectorSets:
         rows = self.ids.positions(chosen)
         lengths = np.diff(self.starts)[rows]
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        which = np.repeat(self.starts[rows] - starts[:-1], lengths) + np.arange(starts[-1])
-        return VectorSets(chosen, Embeddings(self.vectors.ids[which], self.vectors.matrix[which]), starts)
+        vector_rows = np.repeat(self.starts[rows] - starts[:-1], lengths) + np.arange(starts[-1])
+        return VectorSets(chosen, Embeddings(self.vectors.ids[vector_rows], self.vectors.matrix[vector_rows]), starts)
 
     def part(self, low: int, high: int) -> VectorSets:
         """The items low:high; their vectors are not copied.
@@ -155,13 +155,13 @@ class VectorSets:
         if not source.is_file():
             raise LimnerError(f"no file {source}: expected vector sets, {' or '.join(ENDINGS)}")
         with damage_told(source, what="file of vector sets", mend="save it again"):
-            held, stored = _npz(source) if ending == ".npz" else _safetensors(source)
-            if VECTORS not in held or COUNTS not in held:
+            arrays, stored = _npz(source) if ending == ".npz" else _safetensors(source)
+            if VECTORS not in arrays or COUNTS not in arrays:
                 raise LimnerError(
-                    f"{source} holds {shown(held)}: expected the arrays {VECTORS!r}, one row per vector, and "
+                    f"{source} holds {shown(arrays)}: expected the arrays {VECTORS!r}, one row per vector, and "
                     f"{COUNTS!r}, the number of vectors of every item"
                 )
-            vectors, counts = np.asarray(held[VECTORS]), np.asarray(held[COUNTS])
+            vectors, counts = np.asarray(arrays[VECTORS]), np.asarray(arrays[COUNTS])
         if ids is not None:
             stored = read_text(ids, what="file of ids").splitlines()
         try:
@@ -197,8 +197,8 @@ def holds_sets(path: str | Path) -> bool:
         from safetensors import SafetensorError, safe_open
 
         try:
-            with safe_open(file, framework="numpy") as held:
-                return COUNTS in held.keys()  # noqa: SIM118  # not a mapping
+            with safe_open(file, framework="numpy") as arrays:
+                return COUNTS in arrays.keys()  # noqa: SIM118  # not a mapping
         except SafetensorError:
             return False
     except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError):  # told when it is read
@@ -212,8 +212,8 @@ def _ending(path: Path) -> str:
 
 
 def _npz(path: Path) -> tuple[dict[str, Array], list[str] | None]:
-    held = read_arrays(path, what="vector sets")
-    return held, [str(key) for key in held[IDS]] if IDS in held else None
+    arrays = read_arrays(path, what="vector sets")
+    return arrays, [str(key) for key in arrays[IDS]] if IDS in arrays else None
 
 
 def _safetensors(path: Path) -> tuple[dict[str, Array], list[str] | None]:
@@ -221,17 +221,17 @@ def _safetensors(path: Path) -> tuple[dict[str, Array], list[str] | None]:
 
     with safe_open(path, framework="numpy") as archive:
         metadata: Any = archive.metadata() or {}
-        held: dict[str, Float32] = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
+        arrays: dict[str, Float32] = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
     if IDS not in metadata:
-        return held, None
+        return arrays, None
     ids = parse_json(metadata[IDS], where=f"the list of ids in {path}")
     if not isinstance(ids, list):
         raise LimnerError(f"the ids in {path} are of type {type(ids).__name__}: expected a list, one id per item")
-    return held, [str(key) for key in ids]
+    return arrays, [str(key) for key in ids]
 
 
-def _counts(given: object) -> IntArray:
-    counts = np.asarray(given)
+def _counts(values: object) -> IntArray:
+    counts = np.asarray(values)
     if counts.ndim != 1 or not np.issubdtype(counts.dtype, np.integer):
         raise LimnerError(
             f"counts have shape {counts.shape} and type {counts.dtype}: expected one whole number per item"

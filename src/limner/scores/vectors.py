@@ -13,7 +13,7 @@ from limner.core.arrays import Float32
 from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
 from limner.core.progress import Progress, ProgressLike, as_progress
-from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Best, Scores, elsewhere, refuse_overflow
+from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Best, Scores, current_runner, refuse_overflow
 from limner.scores.exact_products import (
     WHOLE,
     Int64,
@@ -83,8 +83,8 @@ class VectorScores(Scores):
 
     def with_queries(self, queries: Embeddings) -> VectorScores:
         """Scores of other queries against the same candidates."""
-        given = queries.normalised() if self.similarity == "cosine" else queries
-        return VectorScores(given, self.candidate_vectors, self.similarity)
+        query_vectors = queries.normalised() if self.similarity == "cosine" else queries
+        return VectorScores(query_vectors, self.candidate_vectors, self.similarity)
 
     def memory(self) -> Float32:
         """A buffer for one block."""
@@ -123,11 +123,11 @@ class VectorScores(Scores):
 
     def filter(self, workers: int | None, consume: Selective) -> Filter | None:
         """Low-precision filtering of these scores, if it gives this consumer the same result faster."""
-        return None if elsewhere(workers) else filter_of(self, consume.verified)
+        return None if current_runner(workers) else filter_of(self, consume.verified)
 
     def best_of_columns(self, k: int, *, progress: ProgressLike = None) -> Float32 | None:
         """The k highest scores of every candidate, with low-precision filtering; None if that saves no time."""
-        return None if elsewhere(None) else best_of_columns(self, self.T, k, progress=progress)
+        return None if current_runner(None) else best_of_columns(self, self.T, k, progress=progress)
 
     def piece(self, start: int, stop: int, low: int, high: int) -> Float32:
         """Scores of up to `TILE_ROWS` queries start:stop and candidates low:high, equal to those in blocks."""
@@ -177,11 +177,11 @@ class VectorScores(Scores):
         ends = np.searchsorted(row[order], np.arange(0, len(distinct) + step, step))
 
         def work(number: int) -> None:
-            mine = order[ends[number] : ends[number + 1]]
+            chosen = order[ends[number] : ends[number + 1]]
             low = number * step
-            places, column = np.unique(columns[mine], return_inverse=True)
+            places, column = np.unique(columns[chosen], return_inverse=True)
             tiles = self.tiles(self.query_vectors.matrix[distinct[low : low + step]], places)
-            scores[mine] = tiles[row[mine] - low, column]
+            scores[chosen] = tiles[row[chosen] - low, column]
 
         with threads(workers) as work_on:
             list(work_on(work, range(len(ends) - 1)))
@@ -228,9 +228,9 @@ def in_pieces(
     """
     (n, width), unit = scores.shape, scores.piece_columns
     blocks = -(-n // scores.block_rows)
-    many = max(1, -(-ENOUGH * (workers or usable_cores()) // max(blocks, 1)))
-    step = -(-width // (many * unit)) * unit
-    if elsewhere(workers) or step >= width or not isinstance(consume, Divisible):
+    piece_count = max(1, -(-ENOUGH * (workers or usable_cores()) // max(blocks, 1)))
+    step = -(-width // (piece_count * unit)) * unit
+    if current_runner(workers) or step >= width or not isinstance(consume, Divisible):
         return None
     if pairs is None and not isinstance(consume, Best):
         return None

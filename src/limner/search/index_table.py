@@ -170,7 +170,7 @@ def batches(
 def _cuts(vectors: Embeddings | VectorSets) -> list[tuple[int, int]]:
     """Ranges of items that are written at once."""
     if isinstance(vectors, VectorSets):
-        return item_ranges(vectors.starts, VECTORS_AT_ONCE, most=AT_ONCE)
+        return item_ranges(vectors.starts, VECTORS_AT_ONCE, max_items=AT_ONCE)
     return [(low, min(low + AT_ONCE, len(vectors))) for low in range(0, len(vectors), AT_ONCE)]
 
 

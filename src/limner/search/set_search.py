@@ -185,7 +185,7 @@ def _scores(queries: VectorSets, items: VectorSets, pooling: str) -> SetScores:
 def _read(store: VectorStore, places: Places) -> Iterator[Piece]:
     """These items of a store, in pieces."""
     starts = np.concatenate([[0], np.cumsum(store.counts()[places])])
-    for low, high in item_ranges(starts, PIECE // (4 * store.about.dim), most=ITEMS):
+    for low, high in item_ranges(starts, PIECE // (4 * store.about.dim), max_items=ITEMS):
         ids, matrix, counts = store.sets(places[low:high])
         here = starts[low : high + 1] - starts[low]
         if not np.array_equal(counts, np.diff(here)) or counts.min() < 1:

@@ -167,39 +167,39 @@ def _collect(row, vectors, bounds, keys, factors, k, memory):  # type: ignore[no
         tops[g] = _highest(*_group(row, shifts, g), scale, -eps)
         low[0, g] = (tops[g] - scale * ((a * factors[0, g] + b * factors[1, g]) + tiny)) - allowance
     if tops.shape[0] >= k:
-        first, kept = np.zeros((1, k), np.int32), np.zeros((1, k), np.float32)
-        best(low, first, kept)
+        first, first_bounds = np.zeros((1, k), np.int32), np.zeros((1, k), np.float32)
+        best(low, first, first_bounds)
         close = close_query, close_candidate, tiny, wide_shift, allowance
-        floor = max(kept[0, k - 1], _floor(row, (scale, shifts, eps), tops, first[0], vectors, close))
+        floor = max(first_bounds[0, k - 1], _floor(row, (scale, shifts, eps), tops, first[0], vectors, close))
     spread = np.float32(2.0 + 2.0**-9) * (scale * eps * _largest(row))  # between the least and the highest keys
     for g in range(tops.shape[0]):
         reach = (a * factors[0, g] + b * factors[1, g]) + tiny
-        least = (floor - allowance) - scale * reach
-        least -= np.float32(2.0**-20) * ((abs(floor) + allowance) + scale * reach)  # the rounding of this threshold
-        least = least if floor > -np.inf else floor
-        if tops[g] >= least - (spread + np.float32(2.0**-20) * abs(least)):
+        threshold = (floor - allowance) - scale * reach
+        threshold -= np.float32(2.0**-20) * ((abs(floor) + allowance) + scale * reach)  # the rounding of this threshold
+        threshold = threshold if floor > -np.inf else floor
+        if tops[g] >= threshold - (spread + np.float32(2.0**-20) * abs(threshold)):
             products, shift = _group(row, shifts, g)
             for i in range(products.shape[0]):
-                if _key(products[i], shift[i], scale, eps) >= least:
+                if _key(products[i], shift[i], scale, eps) >= threshold:
                     places[count] = g * GROUP + i
                     count += 1
     for n in range(count):  # apart from the loop above: what is far away in memory is then read at the same time
         c = places[n]
         value = np.uint32(np.uint32(row[c]) << np.uint32(16)).view(np.float32)
-        own = eps * abs(value) + ((a * candidate[0, c] + b * candidate[1, c]) + tiny)
+        error = eps * abs(value) + ((a * candidate[0, c] + b * candidate[1, c]) + tiny)
         moved = np.float32(wide_shift[c])
-        lower[n] = (scale * (value - own) - moved) - allowance
-        upper[n] = (scale * (value + own) - moved) + allowance
+        lower[n] = (scale * (value - error) - moved) - allowance
+        upper[n] = (scale * (value + error) - moved) + allowance
     return _reaching(lower[:count], upper, floor, k, places)
 
 
 @_jit
 def _reaching(lower, upper, floor, k, places):  # type: ignore[no-untyped-def]
     """Keeps the places whose upper bound reaches the floor, or the k-th highest lower bound; returns their number."""
-    indices, kept, count = np.zeros((1, k), np.int32), np.zeros((1, k), lower.dtype), 0
+    indices, best_lower, count = np.zeros((1, k), np.int32), np.zeros((1, k), lower.dtype), 0
     if lower.shape[0] >= k:
-        best(lower.reshape(1, lower.shape[0]), indices, kept)
-        floor = max(floor, kept[0, k - 1])
+        best(lower.reshape(1, lower.shape[0]), indices, best_lower)
+        floor = max(floor, best_lower[0, k - 1])
     for i in range(lower.shape[0]):
         if upper[i] >= floor:
             places[count] = places[i]
@@ -230,11 +230,11 @@ def _scored(vectors, places, closeness, products, reaches):  # type: ignore[no-u
 
 
 @_jit
-def select(near, vectors, bounds, keys, k, room, columns, indptr):  # type: ignore[no-untyped-def]
+def select(products, vectors, bounds, keys, k, room, columns, indptr):  # type: ignore[no-untyped-def]
     """Finds the columns that may be among the k best of each row: the bounds rule out all others.
 
     Args:
-        near: bfloat16 products as bits, a row per query.
+        products: bfloat16 products as bits, a row per query.
         vectors: The float32 vectors of the rows, and of the columns, and the ends of sums; see `_scored`.
         bounds: Factors, see `Bounds`: of queries, of candidates, both of the second bound; and eps.
         keys: See `Keys`: scale (float32), shift (float32, for all candidates, or one group of zeros for all), shift
@@ -250,25 +250,32 @@ def select(near, vectors, bounds, keys, k, room, columns, indptr):  # type: igno
     queries, candidates, ends = vectors
     query, candidate, close_query, close_candidate, eps = bounds
     scale, shift, wide_shift, allowance = keys
-    factors, filled, spent, width = _grouped(candidate), 0, 0, near.shape[1]
+    factors, filled, spent, width = _grouped(candidate), 0, 0, products.shape[1]
     places, lower, upper = np.empty(width, np.int64), np.empty(width, np.float32), np.empty(width, np.float32)
     tops, low = np.empty(factors.shape[1], np.float32), np.empty((1, factors.shape[1]), np.float32)
     indptr[0] = 0
-    for r in range(near.shape[0]):
-        own, key = (query[r], candidate, close_query[r], close_candidate, eps), (scale, shift, wide_shift, allowance[r])
+    for r in range(products.shape[0]):
+        row_bounds, key = (
+            (query[r], candidate, close_query[r], close_candidate, eps),
+            (scale, shift, wide_shift, allowance[r]),
+        )
         memory = tops, low, places, lower, upper
-        count = _collect(near[r], (queries[r], candidates, ends), own, key, factors, k, memory)
+        count = _collect(products[r], (queries[r], candidates, ends), row_bounds, key, factors, k, memory)
         spent += count
         if spent > room or count < k:
             return -1
-        least, most = np.empty(count), np.empty(count)
+        lowest, highest = np.empty(count), np.empty(count)
         _scored(
-            (queries[r], candidates, ends), places[:count], (close_query[r], close_candidate, query[r, 2]), lower, most
+            (queries[r], candidates, ends),
+            places[:count],
+            (close_query[r], close_candidate, query[r, 2]),
+            lower,
+            highest,
         )
         for n in range(count):
-            exact, reach = scale * np.float64(lower[n]) - wide_shift[places[n]], scale * most[n] + allowance[r]
-            least[n], most[n] = exact - reach, exact + reach
-        count = _reaching(least, most, -np.inf, k, places)
+            exact, reach = scale * np.float64(lower[n]) - wide_shift[places[n]], scale * highest[n] + allowance[r]
+            lowest[n], highest[n] = exact - reach, exact + reach
+        count = _reaching(lowest, highest, -np.inf, k, places)
         if filled + count > columns.shape[0]:
             return -1
         for n in range(count):

@@ -278,10 +278,10 @@ class GPUFilter:
             reach,
         )
 
-    def _reach(self, scale: float, more: float) -> Tensor:
+    def _reach(self, scale: float, extra: float) -> Tensor:
         query, candidate = self.bounds.query.astype(np.float64), self.bounds.candidate.max(axis=1).astype(np.float64)
         reach = query[:, 0] * candidate[0] + query[:, 1] * candidate[1] + query[:, 2]
-        return self.sent(upward((scale * reach + more) * (1 + 2.0**-12)))
+        return self.sent(upward((scale * reach + extra) * (1 + 2.0**-12)))
 
     def rounding(self, shifted: Shifted) -> float:
         """How far rounding can move a shifted score."""
@@ -313,22 +313,22 @@ class GPUFilter:
         progress = as_progress(progress)
         n, attempts = self.scores.shape[0], Attempts()
 
-        def work(near: GPUProductBlock) -> list[tuple[int, object]]:
-            found = consume.from_products(near) if attempts.go_on else None
-            attempts.took(found is not None)
-            if found is not None:
-                return [(near.stop, found)]
+        def work(products: GPUProductBlock) -> list[tuple[int, object]]:
+            result = consume.from_products(products) if attempts.go_on else None
+            attempts.took(result is not None)
+            if result is not None:
+                return [(products.stop, result)]
             step = self.scores.block_rows
-            ends = [(low, min(low + step, near.stop)) for low in range(near.start, near.stop, step)]
+            ends = [(low, min(low + step, products.stop)) for low in range(products.start, products.stop, step)]
             return [(high, consume(low, self.scores.block(low, high))) for low, high in ends]
 
-        for found in self.each(work, getattr(consume, "shifted", None)):
-            for stop, result in found:
+        for results in self.each(work, getattr(consume, "shifted", None)):
+            for stop, result in results:
                 yield from counted([result], stop, n, progress)
 
     def each(self, ask: Callable[[GPUProductBlock], Result], shifted: Shifted | None = None) -> Iterator[Result]:
         """The results of every block, in order. On a GPU, one block computes while another waits for the host."""
-        torch, device, own = torch_module(), self.scores.query_vectors.device, local()
+        torch, device, thread_state = torch_module(), self.scores.query_vectors.device, local()
         _ = self.plain, self.close, shifted and self.shifted(shifted)
         with whole_sums(), full_precision():
             if device.type == "cpu":
@@ -337,14 +337,14 @@ class GPUFilter:
             main = torch.cuda.current_stream(device)
 
             def begin() -> None:
-                own.stream = torch.cuda.Stream(device)
-                own.stream.wait_stream(main)
+                thread_state.stream = torch.cuda.Stream(device)
+                thread_state.stream.wait_stream(main)
 
             def work(start: int) -> Result:
-                with torch.cuda.device(device), torch.cuda.stream(own.stream):
-                    found = ask(self.products(start))
-                    own.stream.synchronize()
-                    return found
+                with torch.cuda.device(device), torch.cuda.stream(thread_state.stream):
+                    answer = ask(self.products(start))
+                    thread_state.stream.synchronize()
+                    return answer
 
             pool = ThreadPoolExecutor(BLOCKS, initializer=begin)
             try:
@@ -417,12 +417,12 @@ class GPUProductBlock:
         torch = torch_module()
         ours, theirs = self.scores.query_vectors[self.start : self.stop], self.scores.candidate_vectors
         parts = zip(rows.split(PRODUCTS), columns.split(PRODUCTS), strict=True)
-        near = torch.cat([(ours[r] * theirs[c]).sum(dim=1) for r, c in parts]).double()
+        products = torch.cat([(ours[r] * theirs[c]).sum(dim=1) for r, c in parts]).double()
         close_rows, close_columns, tiny = self.filter.close
         reach = close_rows[self.start :][rows] * close_columns[columns] + tiny[self.start :][rows]
         if shifted is not None:
-            near = shifted.scale * near - self.filter.sent(shifted.shift)[columns]
+            products = shifted.scale * products - self.filter.sent(shifted.shift)[columns]
             reach = shifted.scale * reach + self.filter.rounding(shifted)
-        held = _side_by_side(rows, self.stop - self.start, (near - reach, -np.inf))[0]
-        kept = (near + reach >= held.topk(k, dim=1).values[:, -1][rows]).nonzero()[:, 0]
-        return rows[kept], columns[kept]
+        by_row = _side_by_side(rows, self.stop - self.start, (products - reach, -np.inf))[0]
+        chosen = (products + reach >= by_row.topk(k, dim=1).values[:, -1][rows]).nonzero()[:, 0]
+        return rows[chosen], columns[chosen]

@@ -139,8 +139,8 @@ def _tile(context, group, panel, starts, steps, scales, out, stride):  # type: i
     pair = types.UniTuple(address, 2)  # type: ignore[no-untyped-call]
     signature = types.void(address, address, address, number, pair, address, number)
 
-    def generate(context, builder, signature, given):  # type: ignore[no-untyped-def]
-        group, panel, starts, steps, scales, out, stride = given
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        group, panel, starts, steps, scales, out, stride = arguments
         sums = _sums(builder, group, panel, starts, steps)
         row_scales, column_scales = builder.extract_value(scales, 0), builder.extract_value(scales, 1)
         loaded = [_load(builder, column_scales, 4 * LANES * v, _FLOATS, 4) for v in range(VECTORS)]
@@ -175,14 +175,14 @@ def multiply(groups, sums, row_scales, panels, column_scales, edge, out):  # typ
         panel, low = panels.ctypes.data + p * steps * 4 * WIDTH, p * WIDTH
         for g in range(groups.shape[0]):
             group, top = groups.ctypes.data + g * steps * 4 * HEIGHT, g * HEIGHT
-            whole = top + HEIGHT <= height and low + WIDTH <= width
+            is_full = top + HEIGHT <= height and low + WIDTH <= width
             target, stride = (
-                (out.ctypes.data + 2 * (top * width + low), 2 * width) if whole else (edge.ctypes.data, 2 * WIDTH)
+                (out.ctypes.data + 2 * (top * width + low), 2 * width) if is_full else (edge.ctypes.data, 2 * WIDTH)
             )
             theirs = scales[0] + 4 * top, scales[1] + 4 * low
             starts = sums.ctypes.data + 4 * top
             _tile(group, panel, starts, steps, theirs, target, stride)  # type: ignore[call-arg]  # numba adds one
-            if not whole:
+            if not is_full:
                 for r in range(top, min(top + HEIGHT, height)):
                     for c in range(low, min(low + WIDTH, width)):
                         out[r, c] = edge[r - top, c - low]

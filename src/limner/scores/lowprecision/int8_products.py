@@ -83,7 +83,7 @@ class Int8:
 def suited(*vectors: Float32) -> Int8:
     """With vectors rotated if a sample loses clearly less by rounding then."""
     plain, rotated = (
-        sum(_lost(Int8(way).round(each[:: len(each) // SHOWN + 1])) for each in vectors) for way in (False, True)
+        sum(_lost(Int8(rotate).round(each[:: len(each) // SHOWN + 1])) for each in vectors) for rotate in (False, True)
     )
     return Int8(rotated < CLEARLY * plain)
 

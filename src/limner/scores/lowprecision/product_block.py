@@ -134,7 +134,7 @@ class ProductBlock:
         """The float32 score of every row and each column of its list."""
         return listed_scores(self.scores, self.rows, indptr, columns)
 
-    def above(self, asked: Ranked, pools: Pools = NO_POOLS) -> Above | None:
+    def count_above(self, ranked: Ranked, pools: Pools = NO_POOLS) -> AboveCounts | None:
         """Counts the candidates above each positive; None if too many rows are left to float32.
 
         The bits are lost: ask for the best first.
@@ -142,15 +142,15 @@ class ProductBlock:
         from limner.scores.lowprecision.ordered_kernels import count_near
 
         rows, width = self.bits.shape
-        counts, many = np.zeros(len(asked.columns), np.int64), np.zeros(rows, np.bool_)
-        whose = np.empty(rows * LEFT + width, np.int64)
-        columns, room = np.empty_like(whose), max(width // ROW_SHARE, LEAST_COUNTED)
-        positives = asked.indptr, asked.columns, asked.scores, asked.depths
+        counts, given_up = np.zeros(len(ranked.columns), np.int64), np.zeros(rows, np.bool_)
+        owners = np.empty(rows * LEFT + width, np.int64)
+        columns, room = np.empty_like(owners), max(width // ROW_SHARE, LEAST_COUNTED)
+        positives = ranked.indptr, ranked.columns, ranked.scores, ranked.depths
         _, *factors = self._factors
-        count = count_near(*self.ordered, *factors, positives, pools, room, counts, whose, columns, many)
-        if count < 0 or np.count_nonzero(many) > MANY * rows:
+        count = count_near(*self.ordered, *factors, positives, pools, room, counts, owners, columns, given_up)
+        if count < 0 or np.count_nonzero(given_up) > MANY * rows:
             return None
-        return Above(counts, whose[:count].copy(), columns[:count].copy(), np.flatnonzero(many))
+        return AboveCounts(counts, owners[:count].copy(), columns[:count].copy(), np.flatnonzero(given_up))
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +171,7 @@ class Ranked:
 
 
 @dataclass(frozen=True, eq=False)
-class Above:
+class AboveCounts:
     """What low-precision products tell about the ranks of the positives of a block.
 
     Args:

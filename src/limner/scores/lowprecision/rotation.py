@@ -53,7 +53,7 @@ class Rotation:
         return 2.0**-22 * 2 * (self.dimensions.bit_length() + 1)  # two rounds at most, of so many steps at most
 
     @property
-    def least(self) -> float:
+    def flush_error(self) -> float:
         """z: what flushing small numbers to 0 changes."""
         return self.dimensions * 2.0**-120
 

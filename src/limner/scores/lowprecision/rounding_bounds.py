@@ -93,14 +93,14 @@ class Rounded:
         """
         from limner.scores.lowprecision.filter_kernels import scale_rows
 
-        given = _frozen(vectors if rotation is None else rotation(vectors))
-        codes, scale = np.empty(given.shape, np.int8), np.empty(len(given), np.float32)
-        squares = np.empty((3, len(given)))
-        scale_rows(given, given.view(np.int32), codes, scale, *squares)
-        length, rounded, residual = _lengths(squares, given.shape[1])
+        rotated = _frozen(vectors if rotation is None else rotation(vectors))
+        codes, scale = np.empty(rotated.shape, np.int8), np.empty(len(rotated), np.float32)
+        squares = np.empty((3, len(rotated)))
+        scale_rows(rotated, rotated.view(np.int32), codes, scale, *squares)
+        length, rounded, residual = _lengths(squares, rotated.shape[1])
         if rotation is not None:
-            length = upward(length.astype(np.float64) * (1 + 2 * rotation.share) + rotation.least)
-            residual = upward(residual + rotation.share * length.astype(np.float64) + rotation.least)
+            length = upward(length.astype(np.float64) * (1 + 2 * rotation.share) + rotation.flush_error)
+            residual = upward(residual + rotation.share * length.astype(np.float64) + rotation.flush_error)
         return cls(codes, length, rounded, residual, scale)
 
     @property
@@ -118,9 +118,9 @@ class Rounded:
 
 def _frozen(vectors: Float32) -> Float32:
     """The vectors in one block, never writable: numba would compile a loop a second time for writable arrays."""
-    given = np.ascontiguousarray(vectors, dtype=np.float32).view()
-    given.flags.writeable = False
-    return given
+    contiguous = np.ascontiguousarray(vectors, dtype=np.float32).view()
+    contiguous.flags.writeable = False
+    return contiguous
 
 
 def _lengths(squares: Float64, dimensions: int) -> tuple[Float32, Float32, Float32]:
