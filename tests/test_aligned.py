@@ -42,7 +42,7 @@ def world():
 
 
 @pytest.fixture(autouse=True)
-def apart(tmp_path, monkeypatch):
+def workdir(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
@@ -59,12 +59,12 @@ def test_what_numpy_gives(world):
     pairs = part.judgements.relevant.restrict(candidates=part.texts.ids)
     a, b = a[pairs.rows], b[pairs.columns]
     a, b = a - a.mean(axis=0), b - b.mean(axis=0)
-    within = [each.T @ each / len(each) for each in (a, b)]
-    low = [np.linalg.cholesky(c + 0.5 * np.trace(c) / len(c) * np.eye(len(c))) for c in within]
+    covariances = [each.T @ each / len(each) for each in (a, b)]
+    low = [np.linalg.cholesky(c + 0.5 * np.trace(c) / len(c) * np.eye(len(c))) for c in covariances]
     left, strength, _ = np.linalg.svd(np.linalg.solve(low[0], a.T @ b / len(a)) @ np.linalg.inv(low[1]).T)
-    wanted = np.linalg.inv(low[0]).T @ left[:, :5] * strength[:5]
-    found = model.image_map.weights
-    np.testing.assert_allclose(np.abs(found), np.abs(wanted), atol=1e-8)
+    expected = np.linalg.inv(low[0]).T @ left[:, :5] * strength[:5]
+    actual = model.image_map.weights
+    np.testing.assert_allclose(np.abs(actual), np.abs(expected), atol=1e-8)
 
 
 def test_it_finds_more_than_chance_and_the_same_after_saving(world, tmp_path):
@@ -72,9 +72,9 @@ def test_it_finds_more_than_chance_and_the_same_after_saving(world, tmp_path):
     report = limner.evaluate(model, world.test, measures="R@10")
     assert report.value("R@10", direction="i2t", view="pairs") > 0.5
     model.save(tmp_path / "model")
-    again = limner.systems.load(tmp_path / "model")
-    assert isinstance(again, AlignedModel) and again.fingerprint == model.fingerprint
-    scores = [each.scores(world.test).matrix() for each in (model, again)]
+    reloaded = limner.systems.load(tmp_path / "model")
+    assert isinstance(reloaded, AlignedModel) and reloaded.fingerprint == model.fingerprint
+    scores = [each.scores(world.test).matrix() for each in (model, reloaded)]
     np.testing.assert_array_equal(*scores)
 
 
@@ -84,10 +84,10 @@ def test_an_encoder_that_was_an_object_is_not_guessed(world, tmp_path):
         limner.systems.load(tmp_path / "model")
 
 
-@pytest.mark.parametrize(("given", "said"), [(Letters(), "texts only"), (Means(), "images only")])
-def test_an_encoder_of_one_kind_is_joined_with_a_simple_one_of_the_other(world, given, said):
-    opened = open_system(given, world)
-    assert any(said in note for note in opened.notes)
+@pytest.mark.parametrize(("encoder", "message"), [(Letters(), "texts only"), (Means(), "images only")])
+def test_an_encoder_of_one_kind_is_joined_with_a_simple_one_of_the_other(world, encoder, message):
+    opened = open_system(encoder, world)
+    assert any(message in note for note in opened.notes)
     assert opened.scores.shape == (len(world.test.images), len(world.test.texts))
     assert opened.training is not None and not set(opened.training.images.ids) & set(opened.collection.images.ids)
 
@@ -95,8 +95,8 @@ def test_an_encoder_of_one_kind_is_joined_with_a_simple_one_of_the_other(world, 
 def test_from_the_name_of_an_encoder_of_texts_alone_to_a_report():
     done = shell("evaluate", *WORLD, "--model", "minilm", "-o", "r.json", "--json")
     assert done.exit_code == 0, done.stderr
-    both = shell("evaluate", *WORLD, "--model", "aligned(images=histograms, texts=minilm)", "--json")
-    assert json.loads(both.stdout)["results"] == json.loads(done.stdout)["results"]
+    explicit = shell("evaluate", *WORLD, "--model", "aligned(images=histograms, texts=minilm)", "--json")
+    assert json.loads(explicit.stdout)["results"] == json.loads(done.stdout)["results"]
     assert "encodes texts only" in " ".join(limner.Report.load("r.json").notes)
 
 
@@ -104,12 +104,12 @@ def test_options_that_the_loader_does_not_have_are_the_encoders():
     plain = shell("evaluate", *WORLD, "--model", "aligned", "-O", "dimensions=3", "--json")
     written = shell("evaluate", *WORLD, "--model", "aligned(dimensions=3)", "--json")
     assert plain.exit_code == 0 and plain.stdout == written.stdout
-    more = shell("evaluate", *WORLD, "--model", "aligned(ridge=1)", "-O", "dimensions=3", "--json")
-    assert json.loads(more.stdout)["results"] == json.loads(plain.stdout)["results"]
+    combined = shell("evaluate", *WORLD, "--model", "aligned(ridge=1)", "-O", "dimensions=3", "--json")
+    assert json.loads(combined.stdout)["results"] == json.loads(plain.stdout)["results"]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--model", "aligned", "-O", "dimension=3"), "dimensions"),
         (("--model", "aligned(ridge=0)"), "ridge above 0"),
@@ -119,9 +119,9 @@ def test_options_that_the_loader_does_not_have_are_the_encoders():
         (("--model", "histograms", "--split", "all"), "all"),
     ],
 )
-def test_what_is_refused(words, said):
+def test_what_is_refused(words, message):
     done = shell("evaluate", *WORLD, *words)
-    assert done.exit_code in (2, 3) and said in done.stderr and "Traceback" not in done.stderr, done.stderr
+    assert done.exit_code in (2, 3) and message in done.stderr and "Traceback" not in done.stderr, done.stderr
 
 
 def test_items_in_place_of_an_encoder_are_refused(world):

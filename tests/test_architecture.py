@@ -16,13 +16,13 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def found():
+def modules():
     return architecture.modules()
 
 
 @pytest.fixture(scope="module")
-def facts(found):
-    return architecture.facts(found)
+def facts(modules):
+    return architecture.facts(modules)
 
 
 def test_the_root_shows_wings_and_no_loose_modules(facts):
@@ -30,14 +30,14 @@ def test_the_root_shows_wings_and_no_loose_modules(facts):
     assert facts["loose modules at the root"] == []
 
 
-def test_there_is_no_circle_imports_inside_functions_counted(found):
-    assert architecture.circles(found) == []
+def test_there_is_no_circle_imports_inside_functions_counted(modules):
+    assert architecture.circles(modules) == []
 
 
-def test_every_wing_imports_from_below_only(found):
+def test_every_wing_imports_from_below_only(modules):
     floors = architecture.contract()
-    assert architecture.upward(found, floors) == []
-    assert {module.wing for module in found.values()} - {""} == {wing for floor in floors for wing in floor}
+    assert architecture.upward(modules, floors) == []
+    assert {module.wing for module in modules.values()} - {""} == {wing for floor in floors for wing in floor}
 
 
 def test_the_contract_of_floors_ignores_no_import():
@@ -64,10 +64,10 @@ def test_what_the_script_sees(tmp_path):
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    seen = architecture.modules(tmp_path, "house")
-    assert architecture.circles(seen) == [["house.low.a", "house.low.b"]]
-    assert seen["house.high"].imports == {"house.high.top", "house.low.a"}
-    assert architecture.upward(seen, [["high"], ["low"]]) == ["house.low.c -> house.high.top"]
+    modules = architecture.modules(tmp_path, "house")
+    assert architecture.circles(modules) == [["house.low.a", "house.low.b"]]
+    assert modules["house.high"].imports == {"house.high.top", "house.low.a"}
+    assert architecture.upward(modules, [["high"], ["low"]]) == ["house.low.c -> house.high.top"]
 
 
 def test_lines_that_stand_twice_are_counted(tmp_path):
@@ -88,17 +88,17 @@ def test_a_walk_names_the_files_that_a_value_passes():
 
 def test_the_page_shows_the_layers_of_the_contract():
     picture = PAGE[PAGE.index("```text") :].partition("\n```\n")[0]
-    shown = [line.split()[0] for line in picture.splitlines()[1:]]
-    assert shown == [wing for floor in architecture.contract() for wing in floor if wing != "__main__"]
+    layers = [line.split()[0] for line in picture.splitlines()[1:]]
+    assert layers == [wing for floor in architecture.contract() for wing in floor if wing != "__main__"]
 
 
-def test_every_module_that_the_page_names_exists(found):
-    wings = "|".join(sorted({module.wing for module in found.values()} - {""}))
+def test_every_module_that_the_page_names_exists(modules):
+    wings = "|".join(sorted({module.wing for module in modules.values()} - {""}))
     named = re.findall(rf"`(?:limner\.)?((?:{wings})(?:\.[a-z_]+)+)`", PAGE)
     assert len(named) > 20
     for name in named:
         owner, _, attribute = f"limner.{name}".rpartition(".")
-        assert f"limner.{name}" in found or attribute in found[owner].path.read_text(encoding="utf-8"), name
+        assert f"limner.{name}" in modules or attribute in modules[owner].path.read_text(encoding="utf-8"), name
 
 
 def test_the_limits_of_the_page_hold(facts):

@@ -14,7 +14,7 @@ def scores(matrix):
 
 
 @pytest.mark.parametrize(
-    "given",
+    "matrix",
     [
         PLAIN.tolist(),
         tuple(map(tuple, PLAIN.tolist())),
@@ -25,10 +25,10 @@ def scores(matrix):
     ],
     ids=["list", "tuple", "np.matrix", "csr_matrix", "coo_array", "nothing masked"],
 )
-def test_a_matrix_of_any_kind(given):
-    assert np.array_equal(scores(given).matrix(), PLAIN)
-    assert np.array_equal(scores(given).T.matrix(), PLAIN.T)
-    part = scores(given).restrict(queries=["b"], candidates=["z", "x"])
+def test_a_matrix_of_any_kind(matrix):
+    assert np.array_equal(scores(matrix).matrix(), PLAIN)
+    assert np.array_equal(scores(matrix).T.matrix(), PLAIN.T)
+    part = scores(matrix).restrict(queries=["b"], candidates=["z", "x"])
     assert part.matrix().tolist() == [[0.5, 2.0]]
 
 
@@ -48,11 +48,11 @@ def test_tensors():
 
 def test_a_masked_pair_is_a_pair_that_must_not_be():
     masked = np.ma.masked_array(PLAIN, mask=[[0, 0, 1], [0, 1, 0]])
-    held = scores(masked)
-    assert held.matrix().tolist() == [[0.25, -1.0, -np.inf], [2.0, -np.inf, 0.5]]
-    assert held.top(1)["a"] == ["x"]
-    whole = np.ma.masked_array([[1, 2, 3], [4, 5, 6]], mask=[[1, 0, 0], [0, 0, 0]])
-    assert scores(whole).matrix().tolist() == [[-np.inf, 2, 3], [4, 5, 6]]
+    masked_scores = scores(masked)
+    assert masked_scores.matrix().tolist() == [[0.25, -1.0, -np.inf], [2.0, -np.inf, 0.5]]
+    assert masked_scores.top(1)["a"] == ["x"]
+    integers = np.ma.masked_array([[1, 2, 3], [4, 5, 6]], mask=[[1, 0, 0], [0, 0, 0]])
+    assert scores(integers).matrix().tolist() == [[-np.inf, 2, 3], [4, 5, 6]]
     hidden = np.ma.masked_invalid([[np.nan, 2.0, 3.0], [4.0, 5.0, 6.0]])
     assert scores(hidden).matrix()[0, 0] == -np.inf
 
@@ -62,8 +62,8 @@ def test_whole_numbers_that_double_precision_cannot_hold_are_refused(dtype):
     ties = np.array([[2**53, 2**53 + 1, 0], [0, 1, 2]], dtype=dtype)
     with pytest.raises(LimnerError, match=r"row 0, column 1.* is 9007199254740993.*double precision"):
         scores(ties)
-    held = scores(np.array([[2**53, 2**54, 2**62], [0, 1, 2]], dtype=dtype))  # these it can hold
-    assert held.matrix()[0].tolist() == [2.0**53, 2.0**54, 2.0**62]
+    exact = scores(np.array([[2**53, 2**54, 2**62], [0, 1, 2]], dtype=dtype))  # these it can hold
+    assert exact.matrix()[0].tolist() == [2.0**53, 2.0**54, 2.0**62]
     with pytest.raises(LimnerError, match="9007199254740993"):
         Ranking(["q"], ["x", "y"], np.array([[0, 1]]), ties[:1, [1, 0]], 2)
     with pytest.raises(LimnerError, match="9007199254740993"):
@@ -80,7 +80,7 @@ def test_extended_precision_is_not_rounded_in_silence():
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("value", "message"),
     [
         ([[1.0, 2.0, 3.0], [1.0, 2.0]], "rows of one length"),
         ([["a", "b", "c"], ["d", "e", "f"]], "expected real numbers"),
@@ -95,9 +95,9 @@ def test_extended_precision_is_not_rounded_in_silence():
     ],
     ids=str,
 )
-def test_what_is_no_matrix_of_numbers_is_refused(given, message):
+def test_what_is_no_matrix_of_numbers_is_refused(value, message):
     with pytest.raises(LimnerError, match=message):
-        scores(given)
+        scores(value)
 
 
 def test_masks_elsewhere_are_refused():

@@ -26,8 +26,8 @@ from limner.cli.attached_options import attached
     ],
 )  # fmt: skip
 def test_an_option_belongs_to_the_nearest_thing_that_has_it(words, expected):
-    name, *rest = words.split()
-    assert attached(rest, typer.main.get_command(app).commands[name]) == _words(expected)
+    name, *arguments = words.split()
+    assert attached(arguments, typer.main.get_command(app).commands[name]) == _words(expected)
 
 
 def _words(text: str) -> list[str]:

@@ -161,7 +161,7 @@ def latin() -> None:
     Path("captions.csv").write_bytes(raw.replace(b"word1 word2", b"w\xe9rd word2", 1))
 
 
-def nothing() -> None:
+def unchanged() -> None:
     pass
 
 
@@ -195,11 +195,11 @@ CASES = [
     Case("an empty file of embeddings", written("I.npy", b""), EMBEDDINGS, ["I.npy is not a valid npy file"]),
     Case("a damaged archive", written("I.npz", b"PK\x03\x04 cut off"), [*EMBEDDINGS[:3], "I.npz", *EMBEDDINGS[4:]],
          ["I.npz is not a valid npz file"]),
-    Case("no such file", nothing, [*EMBEDDINGS[:3], "none.npy", *EMBEDDINGS[4:]],
+    Case("no such file", unchanged, [*EMBEDDINGS[:3], "none.npy", *EMBEDDINGS[4:]],
          ["no embeddings file none.npy", ".npy"]),
-    Case("embeddings of unknown ending", nothing, [*EMBEDDINGS[:3], "captions.csv", *EMBEDDINGS[4:]],
+    Case("embeddings of unknown ending", unchanged, [*EMBEDDINGS[:3], "captions.csv", *EMBEDDINGS[4:]],
          ["'.csv'", ".parquet"]),
-    Case("texts that are no multiple", nothing, ["evaluate", "per-image:3", *EMBEDDINGS[2:]],
+    Case("texts that are no multiple", unchanged, ["evaluate", "per-image:3", *EMBEDDINGS[2:]],
          ["10 images and 20 texts", "expected 30"]),
     # similarity matrices
     Case("matrix of another shape", spoil_array("S.npy", lambda a: a[:, :-2]), MATRIX,
@@ -217,20 +217,20 @@ CASES = [
          ["i2t.run, line 33", "NaN"]),
     Case("score that is no number", replaced("i2t.run", "0.png Q0 0.png#0 1 1.0", "0.png Q0 0.png#0 1 high"), RUN,
          ["i2t.run, line 1", "'high'", "number"]),
-    Case("run cut off before MAP", nothing, [*RUN[:-1], "MAP"],
+    Case("run cut off before MAP", unchanged, [*RUN[:-1], "MAP"],
          ["MAP cannot be computed from a truncated ranking", "ends at 15", "never"]),
     Case("query that is not ranked", without_query, RUN, ["1 queries", "not ranked", "'3.png'"]),
     Case("run of other ids", replaced("i2t.run", ".png Q0", ".gif Q0"), RUN,
          ["neither images nor texts", "'0.gif'", "'0.png'"]),
-    Case("two runs of one direction", nothing, [*RUN, "--run", "i2t.run"], ["2 runs", "i2t", "one per direction"]),
+    Case("two runs of one direction", unchanged, [*RUN, "--run", "i2t.run"], ["2 runs", "i2t", "one per direction"]),
     Case("an empty run", written("i2t.run", b""), RUN, ["i2t.run"]),
     Case("pair judged twice", replaced("pairs.qrels", "0.png#1", "0.png#0"), QRELS,
          ["pairs.qrels, line 2", "a second time"]),
     Case("negative grade", replaced("pairs.qrels", "9.png#1 1", "9.png#1 -1"), QRELS, ["line 20", "negative"]),
     # collections
-    Case("no such data set", nothing, ["evaluate", "flicker8k:DIR", *SYSTEM[2:]],
+    Case("no such data set", unchanged, ["evaluate", "flicker8k:DIR", *SYSTEM[2:]],
          ["'flicker8k'", "did you mean 'flickr8k'"]),
-    Case("no such path", nothing, ["data", "describe", "no/such/file.csv"], ["no file or folder no/such/file.csv"]),
+    Case("no such path", unchanged, ["data", "describe", "no/such/file.csv"], ["no file or folder no/such/file.csv"]),
     Case("table without captions", replaced("captions.csv", "image,caption,id", "image,words,id"), SYSTEM,
          ["captions.csv", "'caption'", "'words'"]),
     Case("caption without image", replaced("captions.csv", "\n4.png,", "\n,"), [*SYSTEM, "-O", "strict=true"],
@@ -242,36 +242,36 @@ CASES = [
     Case("picture that does not open", written("6.png", b"\x89PNG not really"), SYSTEM,
          ["'6.png'", "does not open", "replace or remove"]),
     Case("picture that is not there", lambda: Path("6.png").unlink(), SYSTEM, ["'6.png'", "no pixels"]),
-    Case("split that is not there", nothing, [*MATRIX, "--split", "holdout"], ["split", "'holdout'"]),
-    Case("option the loader has not", nothing, [*MATRIX, "-O", "image=x"], ["'image'", "did you mean 'images'"]),
+    Case("split that is not there", unchanged, [*MATRIX, "--split", "holdout"], ["split", "'holdout'"]),
+    Case("option the loader has not", unchanged, [*MATRIX, "-O", "image=x"], ["'image'", "did you mean 'images'"]),
     # measures, protocols, systems
-    Case("no such measure", nothing, [*MATRIX, "--measures", "R@1 nDGC@5"],
+    Case("no such measure", unchanged, [*MATRIX, "--measures", "R@1 nDGC@5"],
          ["unknown measure 'nDGC@5'", "did you mean 'nDCG'"]),
-    Case("measure without its cut", nothing, [*MATRIX, "--measures", "Recall"],
+    Case("measure without its cut", unchanged, [*MATRIX, "--measures", "Recall"],
          ["'Recall' needs a cut-off", "'Recall@10'"]),
-    Case("no such protocol", nothing, [*MATRIX, "--protocol", "coco5k"],
+    Case("no such protocol", unchanged, [*MATRIX, "--protocol", "coco5k"],
          ["unknown protocol 'coco5k'", "did you mean 'coco-5k'"]),
-    Case("judgements that are not there", nothing, [*MATRIX, "--protocol", "eccv"],
+    Case("judgements that are not there", unchanged, [*MATRIX, "--protocol", "eccv"],
          ["needs the judgements 'eccv'", "it has pairs"]),
-    Case("folds that are not there", nothing, [*MATRIX, "--protocol", "coco-1k"], ["the field 'fold'", "coco-5k"]),
-    Case("no such system", nothing, [*SYSTEM[:3], "colors"], ["or file 'colors'", "did you mean 'colours'"]),
-    Case("no such way with ties", nothing, [*MATRIX, "--ties", "random"], ["'random'", "expected"]),
+    Case("folds that are not there", unchanged, [*MATRIX, "--protocol", "coco-1k"], ["the field 'fold'", "coco-5k"]),
+    Case("no such system", unchanged, [*SYSTEM[:3], "colors"], ["or file 'colors'", "did you mean 'colours'"]),
+    Case("no such way with ties", unchanged, [*MATRIX, "--ties", "random"], ["'random'", "expected"]),
     # reports
     Case("damaged report", cut_report, ["compare", "a.json", "a.json"], ["a.json is not JSON"]),
     Case("report with a part missing", report_without_results, ["report", "a.json", "-o", "a.html"],
          ["a.json is not a valid limner report", "make it again"]),
     Case("JSON that is no report", written("a.json", "{}"), ["compare", "a.json", "a.json"],
          ["a.json is not a limner report"]),
-    Case("no such report", nothing, ["report", "none.json"], ["no report none.json", "limner evaluate"]),
+    Case("no such report", unchanged, ["report", "none.json"], ["no report none.json", "limner evaluate"]),
     Case("reports on other queries", unequal_reports, ["compare", "a.json", "b.json"],
          ["not comparable", "ranked against 10 candidates in one and 20"]),
     Case("nothing that was published", evaluated, ["compare", "a.json", "--show", "published"],
          ["no published measure", "--protocol"]),
-    Case("report of unknown ending", nothing, [*MATRIX, "-o", "out.docx"], ["out.docx ends in '.docx'", ".html"]),
-    Case("report where none can be", nothing, [*MATRIX, "-o", "captions.csv/out.json"], ["captions.csv"]),
+    Case("report of unknown ending", unchanged, [*MATRIX, "-o", "out.docx"], ["out.docx ends in '.docx'", ".html"]),
+    Case("report where none can be", unchanged, [*MATRIX, "-o", "captions.csv/out.json"], ["captions.csv"]),
     Case("folder that is not empty", full_folder, ["data", "convert", "captions.csv", "full"],
          ["full is not empty"]),
-    Case("form that is not known", nothing, ["data", "convert", "captions.csv", "out", "--to", "xml"],
+    Case("form that is not known", unchanged, ["data", "convert", "captions.csv", "out", "--to", "xml"],
          ["'xml'", "csv"]),
     # leaderboards
     Case("leaderboard of something else", written("a.json", "[]"), [*BOARD, "a.json", "a.json"],
@@ -289,7 +289,7 @@ CASES = [
          [*BOARD, "t.csv"], ["t.csv, line 2", "queries: 0"]),
     Case("system without a name", written("t.csv", "model,R@1\n,50\n"), [*BOARD, "t.csv"], ["line 2", "no name"]),
     Case("system that comes twice", written("t.csv", "model,R@1\na,50\na,40\n"), [*BOARD, "t.csv"], ["'a' twice"]),
-    Case("run without judgements", nothing, [*BOARD, "i2t.run"], ["i2t.run", "--qrels"]),
+    Case("run without judgements", unchanged, [*BOARD, "i2t.run"], ["i2t.run", "--qrels"]),
     # audit
     Case("audit with scores of another shape", spoil_array("S.npy", lambda a: a[:, :-2]),
          ["data", "audit", "captions.csv", "--no-images", "--scores", "S.npy"], ["(10, 18)", "expected (10, 20)"]),
@@ -302,8 +302,8 @@ CASES = [
          ["data", "audit", "l.jsonl"], ["l.jsonl, line 1", "captions_id"]),
     Case("audit of nothing", written("captions.csv", b""),
          ["data", "audit", "captions.csv"], ["captions.csv", "empty"]),
-    Case("a folder as a table", nothing, ["data", "describe", "table:."], [". is a folder, expected a file"]),
-    Case("a split where there are none", nothing, [*EMBEDDINGS, "--split", "dev"],
+    Case("a folder as a table", unchanged, ["data", "describe", "table:."], [". is a folder, expected a file"]),
+    Case("a split where there are none", unchanged, [*EMBEDDINGS, "--split", "dev"],
          ["no split 'dev'", "has no splits", "leave out the split"]),
     # probes
     Case("probe of no known form", written("p.json", '{"0": {"picture": "a", "text": "b"}}'),
@@ -344,17 +344,17 @@ CASES = [
     Case("answers of Label Studio that are no list", answers_of_nothing,
          ["annotate", "import", "w.db", "a.json"], ["a.json"]),
     # the command line
-    Case("no such command", nothing, ["evalaute"], ["evalaute", "'evaluate'"], Status.USAGE),
-    Case("no such option", nothing, [*MATRIX, "--protocl", "x"], ["--protocl", "limner evaluate --help"], Status.USAGE),
-    Case("nothing to evaluate", nothing, ["evaluate", "captions.csv"],
+    Case("no such command", unchanged, ["evalaute"], ["evalaute", "'evaluate'"], Status.USAGE),
+    Case("no such option", unchanged, [*MATRIX, "--protocl", "x"], ["--protocl", "limner evaluate --help"], Status.USAGE),
+    Case("nothing to evaluate", unchanged, ["evaluate", "captions.csv"],
          ["no system to evaluate", "--scores"], Status.USAGE),
-    Case("two things to evaluate", nothing, [*MATRIX, "--model", "colours"],
+    Case("two things to evaluate", unchanged, [*MATRIX, "--model", "colours"],
          ["matrix and system", "one of"], Status.USAGE),
-    Case("one side alone", nothing, EMBEDDINGS[:4], ["--images and --texts belong together"], Status.USAGE),
-    Case("neither collection nor order", nothing, ["evaluate", *EMBEDDINGS[2:]],
+    Case("one side alone", unchanged, EMBEDDINGS[:4], ["--images and --texts belong together"], Status.USAGE),
+    Case("neither collection nor order", unchanged, ["evaluate", *EMBEDDINGS[2:]],
          ["COLLECTION"], Status.USAGE),
-    Case("one report alone", nothing, ["compare", "a.json"], ["got one report"], Status.USAGE),
-    Case("option without a value", nothing, [*MATRIX, "-O", "images"], ["NAME=VALUE"], Status.USAGE),
+    Case("one report alone", unchanged, ["compare", "a.json"], ["got one report"], Status.USAGE),
+    Case("option without a value", unchanged, [*MATRIX, "-O", "images"], ["NAME=VALUE"], Status.USAGE),
 ]  # fmt: skip
 
 
@@ -365,10 +365,10 @@ def test_bad_input_is_told_in_one_line(folder, case):
     extra = ["-o", SAVED] if case.args[0] == "evaluate" and "-o" not in case.args else []
     done = run_limner(*case.args, *extra)
     lines = done.stderr.strip().splitlines()
-    told = lines[-1]
+    message = lines[-1]
     assert done.exit_code == case.status, done.output
-    assert told.startswith("limner: error: ")
-    assert [fragment for fragment in case.says if fragment not in told] == [], told
+    assert message.startswith("limner: error: ")
+    assert [fragment for fragment in case.says if fragment not in message] == [], message
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
     assert {path.name for path in folder.iterdir()} == before, "nothing may be left behind"

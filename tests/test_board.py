@@ -32,11 +32,11 @@ EVIL = "<script>window.hacked = 1</script> \" ' & {{ 7 * 7 }}"
 @pytest.fixture(scope="module")
 def reports():
     toy = toys.collection()
-    made = {"good": 0.6, "fair": 1.2, "fair too": 1.2, "poor": 2.5}
+    noises = {"good": 0.6, "fair": 1.2, "fair too": 1.2, "poor": 2.5}
     measures = "R@1 R@10 MedR nDCG@10(linear) rsum"
     return [
         limner.evaluate(toys.scores(toy, noise=noise, seed=at % 2), toy, name=name, measures=measures)
-        for at, (name, noise) in enumerate(made.items())
+        for at, (name, noise) in enumerate(noises.items())
     ]
 
 
@@ -72,8 +72,8 @@ def test_a_view_and_a_direction(reports):
 def test_queries_in_another_order_are_aligned(reports):
     last = reports[-1]
     shuffled = replace(last, results=tuple(r.reordered(type(r.queries)(list(r.queries)[::-1])) for r in last.results))
-    plain, other = leaderboard(reports), leaderboard([*reports[:-1], shuffled])
-    assert ranks_of(plain.table("R@1", direction="i2t")) == ranks_of(other.table("R@1", direction="i2t"))
+    plain, reordered = leaderboard(reports), leaderboard([*reports[:-1], shuffled])
+    assert ranks_of(plain.table("R@1", direction="i2t")) == ranks_of(reordered.table("R@1", direction="i2t"))
 
 
 def test_a_sum_of_recalls_has_rank_sets_and_a_median_has_none(reports):
@@ -88,11 +88,11 @@ def test_a_sum_of_recalls_has_rank_sets_and_a_median_has_none(reports):
 def test_needed_queries_are_about_the_next_system_and_stated_once(reports):
     table = leaderboard(reports).table("R@1", direction="i2t")
     assert table.rows[-1].needed is None and all(row.needed > 0 for row in table.rows[:-1])
-    told = [
+    neighbours = [
         (a.highest < b.lowest, a.detectable < a.value - b.value)
         for a, b in zip(table.rows[:-1], table.rows[1:], strict=True)
     ]
-    assert all(apart for apart, enough in told if enough)
+    assert all(separate for separate, enough in neighbours if enough)
 
 
 def test_two_reports_of_one_name_and_lone_numbers(reports):
@@ -104,8 +104,8 @@ def test_two_reports_of_one_name_and_lone_numbers(reports):
 
 def test_other_queries_cannot_be_paired(reports):
     small = toys.collection(40)
-    other = limner.evaluate(toys.scores(small, noise=0.1), small, name="other", measures="R@1")
-    table = leaderboard([reports[-1], other]).table("R@1", direction="i2t")
+    small_report = limner.evaluate(toys.scores(small, noise=0.1), small, name="other", measures="R@1")
+    table = leaderboard([reports[-1], small_report]).table("R@1", direction="i2t")
     assert table.known == UNPAIRED and {row.queries for row in table.rows} == {40, 60}
 
 
@@ -134,8 +134,8 @@ def test_queries_that_are_given_tell_systems_apart(tmp_path):
     needed = round(table.rows[1].needed)
     assert NO_CLUSTERS not in table.notes
     assert NO_CLUSTERS in leaderboard([tmp_path / "t.csv"], queries=25_000).table("R@1").notes
-    again = leaderboard([tmp_path / "t.csv"], queries=needed, clusters=needed // 5).table("R@1")
-    assert again.rows[1].detectable == pytest.approx(0.001, rel=0.02)
+    enough_queries = leaderboard([tmp_path / "t.csv"], queries=needed, clusters=needed // 5).table("R@1")
+    assert enough_queries.rows[1].detectable == pytest.approx(0.001, rel=0.02)
 
 
 def test_the_csv_of_a_report_is_read_back(reports, tmp_path):
@@ -193,11 +193,11 @@ def test_mteb_results_are_written_and_read_back(reports, tmp_path):
     assert {e.system for e in read_mteb(file)} == {"fair too"}
     board = leaderboard([tmp_path])
     for report in reports:
-        for way in ("I2T", "T2I"):
+        for direction in ("I2T", "T2I"):
             for measure in ("R@1", "R@10", "nDCG@10(linear)"):
-                table = board.table(measure, collection=f"toy{way}Retrieval")
+                table = board.table(measure, collection=f"toy{direction}Retrieval")
                 row = next(row for row in table.rows if row.system == report.system)
-                assert row.value == report.value(measure, direction=way.lower())
+                assert row.value == report.value(measure, direction=direction.lower())
                 assert table.known == MEANS and row.queries is None
     assert leaderboard([tmp_path], measures="R@1", queries=60).tables[0].known == UNPAIRED
 
@@ -261,8 +261,8 @@ def test_a_real_results_folder():
     if not folder.is_dir():
         pytest.skip("needs $LIMNER_DATA/mteb-results")
     board = leaderboard([folder], measures="R@1", queries={"Flickr30kI2TRetrieval": 1000})
-    known = {table.collection: table.known for table in board.tables}
-    assert known["Flickr30kI2TRetrieval"] == UNPAIRED and known["MSCOCOI2TRetrieval"] == MEANS
+    pairing = {table.collection: table.known for table in board.tables}
+    assert pairing["Flickr30kI2TRetrieval"] == UNPAIRED and pairing["MSCOCOI2TRetrieval"] == MEANS
     assert len(board.table("R@1", collection="Flickr30kI2TRetrieval").rows) >= 40
 
 
@@ -296,10 +296,10 @@ class TestSlices:
 
     def test_each_table_is_that_of_its_queries(self, reports):
         toy = toys.collection(folds=4)
-        made = leaderboard(reports, measures="R@1 R@10", collection=toy, by="fold", min_size=5)
-        whole = leaderboard(reports, measures="R@1 R@10")
-        assert made.tables[: len(whole.tables)] == whole.tables
-        parts = made.tables[len(whole.tables) :]
+        board = leaderboard(reports, measures="R@1 R@10", collection=toy, by="fold", min_size=5)
+        unsliced = leaderboard(reports, measures="R@1 R@10")
+        assert board.tables[: len(unsliced.tables)] == unsliced.tables
+        parts = board.tables[len(unsliced.tables) :]
         assert parts and all("; fold: " in table.view for table in parts)
         for table in parts:
             groups = {g.name: g for g in groups_of(toy, reports[0], table)}
@@ -311,17 +311,17 @@ class TestSlices:
 
     def test_rank_sets_of_all_slices_hold_together(self, reports):
         toy = toys.collection(folds=4)
-        made = leaderboard(reports, measures="R@1", direction="t2i", collection=toy, by="fold", min_size=5)
-        many = len(made.tables) - 1
-        assert many > 1
-        assert f"{many} slices: each has rank sets of {100 * (1 - 0.05 / many):.6g}% confidence" in made.notes[-1]
+        board = leaderboard(reports, measures="R@1", direction="t2i", collection=toy, by="fold", min_size=5)
+        slices = len(board.tables) - 1
+        assert slices > 1
+        assert f"{slices} slices: each has rank sets of {100 * (1 - 0.05 / slices):.6g}% confidence" in board.notes[-1]
         alone = leaderboard(
-            reports, measures="R@1", direction="t2i", collection=toy, by="fold", min_size=5, level=1 - 0.05 / many
+            reports, measures="R@1", direction="t2i", collection=toy, by="fold", min_size=5, level=1 - 0.05 / slices
         )
-        whole = {row.system: (row.lowest, row.highest) for row in alone.tables[0].rows}
-        assert whole  # a single table at the stricter level is as wide or wider
-        for row in made.tables[0].rows:
-            assert whole[row.system][0] <= row.lowest and row.highest <= whole[row.system][1]
+        stricter = {row.system: (row.lowest, row.highest) for row in alone.tables[0].rows}
+        assert stricter  # a single table at the stricter level is as wide or wider
+        for row in board.tables[0].rows:
+            assert stricter[row.system][0] <= row.lowest and row.highest <= stricter[row.system][1]
 
     def test_what_cannot_be_sliced(self, reports):
         toy = toys.collection(folds=4)
@@ -338,8 +338,8 @@ class TestSlices:
 
 
 def result_of(report, table):
-    where = table.view.partition("; ")[0], table.direction, str(table.measure)
-    return next(r for r in report.results if (r.view, r.direction, str(r.measure)) == where)
+    key = table.view.partition("; ")[0], table.direction, str(table.measure)
+    return next(r for r in report.results if (r.view, r.direction, str(r.measure)) == key)
 
 
 def groups_of(collection, report, table):
@@ -350,14 +350,14 @@ def groups_of(collection, report, table):
 
 
 def test_what_stands_under_a_board_is_not_rounded_to_certainty():
-    made = [BoardEntry(n, "toy", "", "", Measure("R", 1), v, 400) for n, v in (("a", 0.9), ("b", 0.5))]
-    told = foot(ranked(made, level=0.999)).splitlines()
-    assert "with 99.9% confidence" in told[0]
-    assert told[1] == "interval: of the value alone, 95%"
-    assert "with 80% probability" in told[-1]
+    entries = [BoardEntry(n, "toy", "", "", Measure("R", 1), v, 400) for n, v in (("a", 0.9), ("b", 0.5))]
+    footer = foot(ranked(entries, level=0.999)).splitlines()
+    assert "with 99.9% confidence" in footer[0]
+    assert footer[1] == "interval: of the value alone, 95%"
+    assert "with 80% probability" in footer[-1]
 
 
 def test_the_queries_needed_are_for_the_confidence_of_the_board():
-    made = [BoardEntry(n, "toy", "", "", Measure("R", 1), v, None) for n, v in (("a", 0.9), ("b", 0.5))]
-    bold, usual, careful = (ranked(made, level=level).tables[0].rows[0].needed for level in (0.8, 0.95, 0.999))
+    entries = [BoardEntry(n, "toy", "", "", Measure("R", 1), v, None) for n, v in (("a", 0.9), ("b", 0.5))]
+    bold, usual, careful = (ranked(entries, level=level).tables[0].rows[0].needed for level in (0.8, 0.95, 0.999))
     assert bold < usual < careful

@@ -94,9 +94,9 @@ def test_peak_memory_is_that_of_the_work():
 
 
 def test_peak_memory_does_not_count_the_process_that_measures():
-    held = np.ones(300 * 131_072)
+    large_array = np.ones(300 * 131_072)
     assert claims.measured(Task(_allocate, 1)).peak < 250
-    assert held.size
+    assert large_array.size
 
 
 def test_sleeping_costs_no_cpu_and_working_does():
@@ -120,8 +120,8 @@ def _threads():
 
 def test_tasks_take_turns_with_the_same_threads(monkeypatch, capsys):
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    found = claims.interleaved({"a": Task(_threads), "b": Task(_threads)}, rounds=2, threads=1)
-    assert [found["a"].value, found["b"].value] == ["1", "1"]
+    measurements = claims.interleaved({"a": Task(_threads), "b": Task(_threads)}, rounds=2, threads=1)
+    assert [measurements["a"].value, measurements["b"].value] == ["1", "1"]
     assert claims.os.environ["OMP_NUM_THREADS"] == "7"
     assert [line.split()[2] for line in capsys.readouterr().err.splitlines()] == ["a:", "b:", "a:", "b:"]
 
@@ -141,11 +141,11 @@ def project(tmp_path, monkeypatch):
 def test_saved_claims_come_out_on_the_page(project, monkeypatch, capsys):
     script = project / "proofs" / "human_agreement.py"
     monkeypatch.setattr("sys.argv", [str(script), "--save"])
-    found = [
+    claim_list = [
         Claim("kappa", 0.5, 0.6, goal="within 0.01", note="another | tokeniser"),
         Claim("pairs", 5822, 5822, goal="== 1"),
     ]
-    claims.main(lambda options: found, "Figures of the paper.\n\nMore words.")
+    claims.main(lambda options: claim_list, "Figures of the paper.\n\nMore words.")
     printed = capsys.readouterr()
     assert [json.loads(line)["met"] for line in printed.out.splitlines()] == [False, True]
     assert "1 of 2 claims met" in printed.err
@@ -171,21 +171,21 @@ INTEL = ARM | {"processor": "Xeon", "family": "x86_64", "cores": 16}
 CARD = INTEL | {"card": "NVIDIA H200", "torch": "2.11.0"}
 
 
-def saved(project, monkeypatch, machine, found, *arguments):
+def saved(project, monkeypatch, machine, claim_list, *arguments):
     """Saves claims as if they were measured on a machine."""
     monkeypatch.setattr("sys.argv", [str(project / "proofs" / "losses.py"), "--save", *arguments])
     monkeypatch.setattr(hardware, "machine", lambda card=None: machine if card is None else CARD)
-    claims.main(lambda options: found, "Losses.", configure=lambda parser: parser.add_argument("--device"))
+    claims.main(lambda options: claim_list, "Losses.", configure=lambda parser: parser.add_argument("--device"))
     return json.loads(max((project / "proofs" / "results").glob("*"), key=lambda p: p.stat().st_mtime_ns).read_text())
 
 
 def test_machines_of_several_kinds_stand_side_by_side(project, monkeypatch, capsys):
     saved(project, monkeypatch, ARM, [Claim("loss", 2, 1, goal="<= 1"), Claim("time", 3, goal="< 9", note="slow")])
     saved(project, monkeypatch, INTEL, [Claim("loss", 1, 1, goal="<= 1")])
-    kept = saved(
+    record = saved(
         project, monkeypatch, INTEL, [Claim("time", 1, goal="< 9"), Claim("more", 5, goal="== 5")], "--device=cuda"
     )
-    assert (kept["machine"], kept["commit"]) == (CARD, "0123456789")
+    assert (record["machine"], record["commit"]) == (CARD, "0123456789")
     names = sorted(p.name for p in (project / "proofs" / "results").iterdir())
     assert names == ["losses.aarch64.json", "losses.nvidia-h200.json", "losses.x86_64.json"]
     page = (project / "docs" / "proofs.md").read_text()
@@ -200,12 +200,12 @@ def test_machines_of_several_kinds_stand_side_by_side(project, monkeypatch, caps
     ]
     assert page.count("## ") == 1 and "4 of 5 goals met" in page
     assert "- time (aarch64): slow" in page
-    for told in (
+    for piece in (
         "; N1, 2 cores",
         "; NVIDIA H200, torch 2.11.0; Xeon, 16 cores",
         "; Xeon, 16 cores, 24 GiB, Linux x86_64",
     ):
-        assert f"commit 0123456789{told}" in page
+        assert f"commit 0123456789{piece}" in page
 
 
 def test_work_of_another_size_has_a_file_of_its_own(project, monkeypatch, capsys):
@@ -257,12 +257,12 @@ def test_a_machine_that_was_saved_as_one_line_is_read():
 
 
 def test_this_machine_is_told():
-    here = hardware.machine()
-    family = here["family"].lower().replace(" ", "-")
-    assert hardware.kind(here) in (family, f"{family}-vnni", f"{family}-float32")
-    here.pop("units", None)  # of the kind, not of the words
-    assert hardware.kind(here) == family
-    assert hardware.read(hardware.description(here)) == here
+    machine = hardware.machine()
+    family = machine["family"].lower().replace(" ", "-")
+    assert hardware.kind(machine) in (family, f"{family}-vnni", f"{family}-float32")
+    machine.pop("units", None)  # of the kind, not of the words
+    assert hardware.kind(machine) == family
+    assert hardware.read(hardware.description(machine)) == machine
 
 
 def test_every_saved_result_says_which_machine_and_which_commit():
@@ -279,11 +279,13 @@ def test_no_saved_proof_is_from_code_that_was_not_committed():
         assert not json.loads(path.read_text(encoding="utf-8"))["commit"].endswith("+"), path.name
 
 
-@pytest.mark.parametrize(("commit", "said"), [("0123456789+", "differ from commit 0123456789"), ("unknown", "history")])
-def test_nothing_is_saved_from_code_that_is_not_committed(project, monkeypatch, commit, said):
+@pytest.mark.parametrize(
+    ("commit", "message"), [("0123456789+", "differ from commit 0123456789"), ("unknown", "history")]
+)
+def test_nothing_is_saved_from_code_that_is_not_committed(project, monkeypatch, commit, message):
     monkeypatch.setattr("sys.argv", [str(project / "proofs" / "x.py"), "--save"])
     monkeypatch.setattr(hardware, "commit", lambda root: commit)
-    with pytest.raises(SystemExit, match=said):
+    with pytest.raises(SystemExit, match=message):
         claims.main(lambda options: pytest.fail("the work was begun"), None)
     assert not (project / "proofs" / "results").exists()
 
@@ -305,29 +307,31 @@ def _calls_of_claim():
 
 
 def test_every_reference_of_a_proof_says_what_it_is():
-    for where, node in _calls_of_claim():
+    for location, node in _calls_of_claim():
         named = {word.arg: word.value for word in node.keywords}
-        given = len(node.args) > 2 or any(isinstance(each, ast.Starred) for each in node.args) or "reference" in named
+        has_reference = (
+            len(node.args) > 2 or any(isinstance(each, ast.Starred) for each in node.args) or "reference" in named
+        )
         reference = node.args[2] if len(node.args) > 2 else named.get("reference")
         empty = isinstance(reference, ast.Constant) and reference.value is None
-        assert not given or empty or "source" in named, f"{where}: a reference without source="
+        assert not has_reference or empty or "source" in named, f"{location}: a reference without source="
 
 
 def test_no_goal_of_a_proof_is_merely_more_than_nothing_or_than_its_reference():
-    for where, node in _calls_of_claim():
+    for location, node in _calls_of_claim():
         values = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant)]
-        said = [each for each in values if isinstance(each, str)]
-        bounded = any("lower end" in each for each in said)  # of an interval: that is what must be above 0
-        assert bounded or not {"> 0", ">= 0", "> 1"} & set(said), where
+        strings = [each for each in values if isinstance(each, str)]
+        bounded = any("lower end" in each for each in strings)  # of an interval: that is what must be above 0
+        assert bounded or not {"> 0", ">= 0", "> 1"} & set(strings), location
 
 
 def _imported_names():
     """Every name that a script imports from limner or from another script, also inside functions."""
     for path in sorted([*claims.ROOT.glob("benchmarks/*.py"), *claims.ROOT.glob("proofs/*.py")]):
-        beside = {each.stem for each in path.parent.glob("*.py")}
+        scripts = {each.stem for each in path.parent.glob("*.py")}
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
-            if module.partition(".")[0] == "limner" or module in beside:
+            if module.partition(".")[0] == "limner" or module in scripts:
                 yield from ((path, module, each.name) for each in node.names)
 
 
@@ -337,8 +341,8 @@ def test_every_name_that_a_script_imports_is_there():
     missing = []
     for path, module, name in _imported_names():
         if module.startswith("limner"):
-            held, beside = importlib.import_module(module), claims.ROOT / "src" / Path(*module.split("."))
-            if not hasattr(held, name) and not (beside / f"{name}.py").is_file():
+            imported, source = importlib.import_module(module), claims.ROOT / "src" / Path(*module.split("."))
+            if not hasattr(imported, name) and not (source / f"{name}.py").is_file():
                 missing.append(f"{path.name}: {name} of {module}")
         elif name not in _defined(path.parent / f"{module}.py"):
             missing.append(f"{path.name}: {name} of {module}.py")
@@ -356,18 +360,18 @@ def _defined(path):
 def test_parts_that_run_one_by_one_are_joined(project, monkeypatch, capsys):
     monkeypatch.setattr(hardware, "commit", lambda root: "0123456789")
     script = project / "benchmarks" / "match.py"
-    for found, words in (
+    for claim_list, words in (
         ([Claim("a", 1, goal="== 1"), Claim("b", 1, goal="== 1")], ["--save"]),
         ([Claim("b", 2, goal="== 1"), Claim("c", 3, goal="== 3")], ["--save", "--add"]),
     ):
         monkeypatch.setattr("sys.argv", [str(script), *words])
-        claims.main(lambda options, found=found: found, "About.")
-    (kept,) = (project / "benchmarks" / "results").glob("match.*.json")
-    held = {each["claim"]: each["ours"] for each in json.loads(kept.read_text())["claims"]}
-    assert held == {"a": 1, "b": 2, "c": 3}
+        claims.main(lambda options, claim_list=claim_list: claim_list, "About.")
+    (file,) = (project / "benchmarks" / "results").glob("match.*.json")
+    values = {each["claim"]: each["ours"] for each in json.loads(file.read_text())["claims"]}
+    assert values == {"a": 1, "b": 2, "c": 3}
     monkeypatch.setattr(hardware, "commit", lambda root: "abcdefabcd")
     claims.main(lambda options: [Claim("d", 4, goal="== 4")], "About.")
-    assert [each["claim"] for each in json.loads(kept.read_text())["claims"]] == ["d"], "another commit is not joined"
+    assert [each["claim"] for each in json.loads(file.read_text())["claims"]] == ["d"], "another commit is not joined"
 
 
 def _cores():

@@ -75,16 +75,16 @@ def folder(tmp_path_factory):
     scores.T.ranking().save(folder / "t2i.json")
     scores.top(5).save(folder / "short.run")
     limner.evaluate(scores, world.test, name="whole").save(folder / "whole.json")
-    few = {"measures": "R@1 mAP@R", "keep": 5}
-    limner.evaluate(scores, world.test, name="colours", **few).save(folder / "a.json")
-    limner.evaluate(limner.train(world).scores(world.test), world.test, name="histograms", **few).save(
+    settings = {"measures": "R@1 mAP@R", "keep": 5}
+    limner.evaluate(scores, world.test, name="colours", **settings).save(folder / "a.json")
+    limner.evaluate(limner.train(world).scores(world.test), world.test, name="histograms", **settings).save(
         folder / "b.json"
     )
     return folder
 
 
 @pytest.fixture
-def here(folder, monkeypatch, tmp_path):
+def workdir(folder, monkeypatch, tmp_path):
     """The folder, reached from an empty one."""
     for path in folder.iterdir():
         (tmp_path / path.name).symlink_to(path)
@@ -125,52 +125,52 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_every_way_in_gives_the_numbers_of_python(here, expected, way):
-    found = values(data("evaluate", *WORLD, *way))
-    assert found == pytest.approx(expected, abs=1e-6)
+@pytest.mark.parametrize("arguments", WAYS.values(), ids=WAYS)
+def test_every_way_in_gives_the_numbers_of_python(workdir, expected, arguments):
+    actual = values(data("evaluate", *WORLD, *arguments))
+    assert actual == pytest.approx(expected, abs=1e-6)
 
 
-def test_runs_find_their_direction_by_their_ids(here, expected):
+def test_runs_find_their_direction_by_their_ids(workdir, expected):
     """Whole rankings of both directions, one as a TREC run and one as JSON, ties in the order of the list."""
-    found = values(data("evaluate", *WORLD, "--run", "t2i.json", "--run", "i2t.run"))
+    actual = values(data("evaluate", *WORLD, "--run", "t2i.json", "--run", "i2t.run"))
     world = limner.load("scenes", images=60).test
     scores = limner.Scores.load("S.npy", world.images.ids, world.texts.ids)
     report = limner.evaluate({"i2t": scores.ranking(), "t2i": scores.T.ranking()}, world)
-    assert found == {r.key: r.value for r in report.results}
+    assert actual == {r.key: r.value for r in report.results}
 
 
 @pytest.mark.parametrize("qrels", ["pairs.qrels", "qrels.txt", "qrels:pairs.qrels"])
-def test_a_qrels_file_is_a_collection(here, qrels):
-    found = values(data("evaluate", qrels, "--run", "short.run", "--measures", "R@1 R@5"))
+def test_a_qrels_file_is_a_collection(workdir, qrels):
+    actual = values(data("evaluate", qrels, "--run", "short.run", "--measures", "R@1 R@5"))
     world = limner.load("scenes", images=60).test
     report = limner.evaluate(read_run("short.run"), world.judgements, measures="R@1 R@5")
-    assert list(found.values()) == [r.value for r in report.results]
-    assert {direction for _, direction, _ in found} == {"run"}
+    assert list(actual.values()) == [r.value for r in report.results]
+    assert {direction for _, direction, _ in actual} == {"run"}
 
 
-def test_a_qrels_file_takes_one_run(here):
+def test_a_qrels_file_takes_one_run(workdir):
     assert "one by one" in run("evaluate", "pairs.qrels", "--run", "i2t.run", "--run", "short.run", status=2).stderr
 
 
-def test_a_cut_run_can_count_the_rest_as_never_found(here):
+def test_a_cut_run_can_count_the_rest_as_never_found(workdir):
     args = ("evaluate", *WORLD, "--run", "short.run", "--measures", "MAP")
     assert "truncated" in run(*args, status=Status.INPUT).stderr
     assert 0 < values(data(*args, "--missing", "never"))["pairs", "i2t", "MAP"] < 1
 
 
-def test_embeddings_in_order_need_no_collection(here, expected):
-    found = data("evaluate", "per-image:5", "--images", "I.npy", "--texts", "T.npy", "--measures", "R@1")
-    assert found["collection"] == "I"
-    assert values(found)["pairs", "t2i", "R@1"] == expected["pairs", "t2i", "R@1"]
+def test_embeddings_in_order_need_no_collection(workdir, expected):
+    report = data("evaluate", "per-image:5", "--images", "I.npy", "--texts", "T.npy", "--measures", "R@1")
+    assert report["collection"] == "I"
+    assert values(report)["pairs", "t2i", "R@1"] == expected["pairs", "t2i", "R@1"]
 
 
-def test_a_matrix_in_order_needs_no_collection(here, expected):
-    found = values(data("evaluate", "per-image:5", "--scores", "S.npy", "--measures", "R@1"))
-    assert found["pairs", "i2t", "R@1"] == expected["pairs", "i2t", "R@1"]
+def test_a_matrix_in_order_needs_no_collection(workdir, expected):
+    actual = values(data("evaluate", "per-image:5", "--scores", "S.npy", "--measures", "R@1"))
+    assert actual["pairs", "i2t", "R@1"] == expected["pairs", "i2t", "R@1"]
 
 
-def test_embeddings_in_order_have_the_five_folds_of_coco(here, monkeypatch, tmp_path):
+def test_embeddings_in_order_have_the_five_folds_of_coco(workdir, monkeypatch, tmp_path):
     rng = np.random.default_rng(0)
     np.save("I10.npy", rng.standard_normal((10, 4)))
     np.save("T20.npy", rng.standard_normal((20, 4)))
@@ -185,17 +185,17 @@ def test_embeddings_in_order_have_the_five_folds_of_coco(here, monkeypatch, tmp_
         "--measures",
         "R@2",
     )
-    found = data("evaluate", *args)
-    assert 0 < values(found)["coco-1k", "t2i", "R@2"] == 1, "each fold has two images"
-    assert "not comparable with published numbers" in found["notes"][0]
+    report = data("evaluate", *args)
+    assert 0 < values(report)["coco-1k", "t2i", "R@2"] == 1, "each fold has two images"
+    assert "not comparable with published numbers" in report["notes"][0]
 
 
-def test_rows_without_ids_are_noted(here):
-    found = data("evaluate", *WORLD, "--images", "I.npy", "--texts", "all-T.safetensors", "--measures", "R@1")
-    assert found["notes"] == ["I.npy has no ids: its rows are used in the order of the collection"]
+def test_rows_without_ids_are_noted(workdir):
+    report = data("evaluate", *WORLD, "--images", "I.npy", "--texts", "all-T.safetensors", "--measures", "R@1")
+    assert report["notes"] == ["I.npy has no ids: its rows are used in the order of the collection"]
 
 
-def test_a_folder_without_splits_is_split_with_a_fixed_seed(here):
+def test_a_folder_without_splits_is_split_with_a_fixed_seed(workdir):
     run("data", "convert", *WORLD, "world", "--split", "train")
     first, second = (data("evaluate", "world", "--model", "colours", "--measures", "R@10") for _ in range(2))
     assert first == second
@@ -203,16 +203,16 @@ def test_a_folder_without_splits_is_split_with_a_fixed_seed(here):
     assert {r["queries"] for r in first["results"]} == {7, 35}
 
 
-def test_a_split_is_trained_on_what_is_outside_it(here):
-    found = data("evaluate", *WORLD, "--model", "colours", "--measures", "R@1", "--split", "train")
-    assert found["notes"] == ["trained on every image outside the split 'train'"]
+def test_a_split_is_trained_on_what_is_outside_it(workdir):
+    report = data("evaluate", *WORLD, "--model", "colours", "--measures", "R@1", "--split", "train")
+    assert report["notes"] == ["trained on every image outside the split 'train'"]
     assert (
         "would test on training items"
         in run("evaluate", *WORLD, "--model", "colours", "--split", "all", status=3).stderr
     )
 
 
-def test_all_is_everything_and_val_is_dev(here):
+def test_all_is_everything_and_val_is_dev(workdir):
     counts = {}
     for split in ("all", "val", "test"):
         args = ("--images", "all-I.npy", "--texts", "all-T.safetensors", "--measures", "R@1", "--split", split)
@@ -220,17 +220,17 @@ def test_all_is_everything_and_val_is_dev(here):
     assert counts == {"all": 60, "val": 12, "test": 12}
 
 
-def test_measures_protocol_ties_and_name_reach_the_report(here):
-    found = data(
+def test_measures_protocol_ties_and_name_reach_the_report(workdir):
+    report = data(
         "evaluate", *WORLD, "--scores", "S.npy", "--measures", "nDCG@5", "--ties", "pessimistic", "--name", "mine"
     )
-    assert (found["system"], found["settings"]["ties"]) == ("mine", "pessimistic")
-    assert {r["measure"] for r in found["results"]} == {"nDCG@5"}
+    assert (report["system"], report["settings"]["ties"]) == ("mine", "pessimistic")
+    assert {r["measure"] for r in report["results"]} == {"nDCG@5"}
     several = data("evaluate", *WORLD, "--scores", "S.npy", "--protocol", "flickr8k-1k", "--protocol", "coco-5k")
     assert {r["view"] for r in several["results"]} == {"flickr8k-1k", "coco-5k"}
 
 
-def test_a_report_is_saved_in_every_form(here):
+def test_a_report_is_saved_in_every_form(workdir):
     endings = ("json", "csv", "md", "tex", "html")
     os.mkdir("out")
     done = run("evaluate", *WORLD, "--scores", "S.npy", *(f"--output=out/r.{ending}" for ending in endings))
@@ -242,15 +242,15 @@ def test_a_report_is_saved_in_every_form(here):
 # --- compare and report -----------------------------------------------------------------------------------------
 
 
-def test_compare_prints_what_python_prints(here):
+def test_compare_prints_what_python_prints(workdir):
     reports = [limner.Report.load(f"{name}.json") for name in "ab"]
     assert (
         run("compare", "a.json", "b.json", "--samples", "1000").stdout == f"{limner.compare(reports, samples=1000)}\n"
     )
 
 
-def test_compare_as_json_and_saved(here):
-    found = data(
+def test_compare_as_json_and_saved(workdir):
+    comparison = data(
         "compare",
         "a.json",
         "b.json",
@@ -263,15 +263,15 @@ def test_compare_as_json_and_saved(here):
         "-o",
         "c.tex",
     )
-    assert found["systems"] == ["colours", "histograms"]
-    assert found["rows"] == json.loads(Path("c.json").read_text())["rows"]
+    assert comparison["systems"] == ["colours", "histograms"]
+    assert comparison["rows"] == json.loads(Path("c.json").read_text())["rows"]
     assert Path("c.tex").read_text().startswith("% colours and histograms")
 
 
-def test_agreement_of_measures(here):
-    found = data("compare", "a.json", "b.json", "a.json", "--samples", "100", "--show", "agreement")["agreement"]
-    assert np.allclose(np.diag(found["tau_b"]), 1)
-    assert len(found["measures"]) == len(found["tau_b"])
+def test_agreement_of_measures(workdir):
+    agreement = data("compare", "a.json", "b.json", "a.json", "--samples", "100", "--show", "agreement")["agreement"]
+    assert np.allclose(np.diag(agreement["tau_b"]), 1)
+    assert len(agreement["measures"]) == len(agreement["tau_b"])
     assert (
         "Kendall's tau-b"
         in run("compare", "a.json", "b.json", "a.json", "--samples", "100", "--show", "agreement").stdout
@@ -290,7 +290,7 @@ def _report(name, hits, measure="R@1", view="pairs"):
     limner.Report(name, "c", (result,)).save(f"{name}.json")
 
 
-def test_a_check_fails_when_the_first_system_is_surely_worse(here):
+def test_a_check_fails_when_the_first_system_is_surely_worse(workdir):
     _report("old", [1] * 40 + [0] * 10)
     _report("new", [0] * 20 + [1] * 20 + [0] * 10)
     _report("alike", [0] * 1 + [1] * 39 + [0] * 10)
@@ -302,23 +302,23 @@ def test_a_check_fails_when_the_first_system_is_surely_worse(here):
     run("compare", "new.json", "old.json")
 
 
-def test_lower_is_better_where_it_is(here):
+def test_lower_is_better_where_it_is(workdir):
     _report("near", [1.0] * 30, "MeanR")
     _report("far", [9.0 + n % 3 for n in range(30)], "MeanR")
     run("compare", "near.json", "far.json", "--fail-if-worse", "--samples", "1000")
     run("compare", "far.json", "near.json", "--fail-if-worse", "--samples", "1000", status=Status.FAILED_CHECK)
 
 
-def test_a_place_among_published_systems(here):
+def test_a_place_among_published_systems(workdir):
     _report("ours", [0.4052] * 10, "mAP@R", "eccv")
-    found = data("compare", "ours.json", "--show", "published")["published"]["ours"]
-    assert [(p["measure"], p["direction"]) for p in found] == [("eccv mAP@R", "i2t")]
-    assert found[0]["value"] == pytest.approx(40.52)
-    assert 1 <= found[0]["rank"] <= found[0]["of"] == 26
+    placements = data("compare", "ours.json", "--show", "published")["published"]["ours"]
+    assert [(p["measure"], p["direction"]) for p in placements] == [("eccv mAP@R", "i2t")]
+    assert placements[0]["value"] == pytest.approx(40.52)
+    assert 1 <= placements[0]["rank"] <= placements[0]["of"] == 26
     assert "rank" in run("compare", "ours.json", "--show", "published").stdout
 
 
-def test_the_mean_of_both_directions_is_placed_too(here):
+def test_the_mean_of_both_directions_is_placed_too(workdir):
     from limner.evaluation.results import Result
 
     queries = limner.Ids("ab", what="query")
@@ -332,26 +332,26 @@ def test_the_mean_of_both_directions_is_placed_too(here):
 
 
 @pytest.mark.parametrize("option", ["--show=agreement", "--fail-if-worse", "--output=x.csv"])
-def test_nothing_is_ignored_with_one_report(here, option):
+def test_nothing_is_ignored_with_one_report(workdir, option):
     assert "give two or more" in run("compare", "a.json", "--show", "published", option, status=2).stderr
 
 
 @pytest.mark.parametrize("ending", ["html", "md", "tex", "csv"])
-def test_a_report_in_another_form(here, ending):
-    found = data("report", "a.json", "-o", f"r.{ending}")
-    assert found == {"wrote": f"r.{ending}", "bytes": Path(f"r.{ending}").stat().st_size}
+def test_a_report_in_another_form(workdir, ending):
+    answer = data("report", "a.json", "-o", f"r.{ending}")
+    assert answer == {"wrote": f"r.{ending}", "bytes": Path(f"r.{ending}").stat().st_size}
 
 
-def test_a_page_with_captions_and_other_systems(here):
+def test_a_page_with_captions_and_other_systems(workdir):
     run("report", "a.json", "--collection", WORLD[0], *WORLD[1:], "--others", "b.json", "-o", "r.html")
     page = Path("r.html").read_text()
     assert limner.load("scenes", images=60).test.texts.values[0] in page
     assert "histograms" in page
 
 
-def test_options_of_the_page_are_not_ignored(here):
-    told = run("report", "a.json", "--others", "b.json", "-o", "r.md", status=2).stderr
-    assert "r.md cannot use --others: it is for an .html page" in " ".join(told.split())
+def test_options_of_the_page_are_not_ignored(workdir):
+    message = run("report", "a.json", "--others", "b.json", "-o", "r.md", status=2).stderr
+    assert "r.md cannot use --others: it is for an .html page" in " ".join(message.split())
 
 
 # --- data and lists ---------------------------------------------------------------------------------------------
@@ -377,24 +377,24 @@ def test_every_data_set_says_where_it_comes_from(name):
     assert data("list", "datasets", name)["fetch"]
 
 
-def test_describe_counts_and_shows(here):
-    found = data("data", "describe", *WORLD)
-    assert (found["images"], found["texts"], found["splits"]["test"]) == (60, 300, 12)
-    assert len(found["example"]["texts"]) == 5
+def test_describe_counts_and_shows(workdir):
+    description = data("data", "describe", *WORLD)
+    assert (description["images"], description["texts"], description["splits"]["test"]) == (60, 300, 12)
+    assert len(description["example"]["texts"]) == 5
     assert "split 'test'" in run("data", "describe", *WORLD).stdout
 
 
-def test_describe_lists_warnings_and_fails_when_asked(here, tmp_path):
+def test_describe_lists_warnings_and_fails_when_asked(workdir, tmp_path):
     (tmp_path / "captions.csv").write_text("image,caption\na.png,\nb.png,a dog\n,a cat\n")
-    found = data("data", "describe", "captions.csv")
-    assert len(found["warnings"]) == 2
-    assert "line 2: empty caption" in found["warnings"][0]
+    description = data("data", "describe", "captions.csv")
+    assert len(description["warnings"]) == 2
+    assert "line 2: empty caption" in description["warnings"][0]
     done = run("data", "describe", "captions.csv", "--strict", status=Status.FAILED_CHECK)
     assert "warning: captions.csv, line 4" in done.stdout
     run("data", "describe", *WORLD, "--strict")
 
 
-def test_describe_opens_every_picture_when_asked(here):
+def test_describe_opens_every_picture_when_asked(workdir):
     run("data", "convert", *WORLD, "pictures")
     next(Path("pictures/images").iterdir()).write_bytes(b"no picture")
     assert "does not open" in data("data", "describe", "pictures", "--check-images")["warnings"][0]
@@ -403,27 +403,27 @@ def test_describe_opens_every_picture_when_asked(here):
 
 def test_warnings_of_a_loader_are_told_but_not_all(capsys):
     console.warn([f"line {n}" for n in range(9)])
-    told = capsys.readouterr().err.splitlines()
-    assert told[0] == "limner: warning: line 0"
-    assert told[-1].startswith("limner: warning: and 4 more")
+    messages = capsys.readouterr().err.splitlines()
+    assert messages[0] == "limner: warning: line 0"
+    assert messages[-1].startswith("limner: warning: and 4 more")
 
 
 @pytest.mark.parametrize(
     ("out", "to"), [("x.csv", None), ("x", "jsonl"), ("x.parquet", "parquet"), ("x", "folder"), ("x", None)]
 )
-def test_convert_and_read_again(here, out, to):
+def test_convert_and_read_again(workdir, out, to):
     wrote = data("data", "convert", *WORLD, out, *(["--to", to] if to else []))["wrote"]
     read = limner.load(wrote)
     assert (len(read.images), len(read.texts), len(read.test.images)) == (60, 300, 12)
 
 
-def test_convert_tells_what_is_lost(here):
+def test_convert_tells_what_is_lost(workdir):
     done = run("data", "convert", *WORLD, "x.qrels", "--split", "test")
     assert "limner: warning: qrels store only judgements" in done.stderr
     assert len(limner.load("x.qrels").images) == 12
 
 
-def test_convert_refuses_two_forms_at_once(here):
+def test_convert_refuses_two_forms_at_once(workdir):
     assert "leave one out" in run("data", "convert", *WORLD, "x.csv", "--to", "parquet", status=3).stderr
 
 
@@ -438,9 +438,9 @@ def test_loading_reads_words_as_json_where_they_are():
 
 @pytest.mark.parametrize("command", [*([c] for c in COMMANDS), *GROUPS], ids=" ".join)
 def test_every_command_has_examples_and_json(command):
-    shown = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "120", "NO_COLOR": "1"}).stdout
-    assert f"$ limner {' '.join(command)}" in shown
-    assert "--json" in shown
+    help_text = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "120", "NO_COLOR": "1"}).stdout
+    assert f"$ limner {' '.join(command)}" in help_text
+    assert "--json" in help_text
 
 
 @pytest.mark.parametrize("command", [*([c] for c in COMMANDS), *GROUPS], ids=" ".join)
@@ -448,22 +448,24 @@ def test_examples_of_the_help_parse(command):
     """The words of each example are known to the parser: an option that was renamed is found here."""
     from typer.main import get_command
 
-    shown = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "300", "NO_COLOR": "1"}).stdout
-    examples = re.findall(r"\$ limner (.*)", re.sub(r" \\ *\n +", " ", shown))  # a long line goes on after a backslash
+    help_text = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "300", "NO_COLOR": "1"}).stdout
+    examples = re.findall(
+        r"\$ limner (.*)", re.sub(r" \\ *\n +", " ", help_text)
+    )  # a long line goes on after a backslash
     assert examples
     for example in examples:
         words = shlex.split(example)
-        found = get_command(app)
-        while hasattr(found, "commands"):
-            found = found.commands[words.pop(0)]
+        parser = get_command(app)
+        while hasattr(parser, "commands"):
+            parser = parser.commands[words.pop(0)]
         with suppress(UnknownName):  # a model that is not here
-            found.make_context("limner", words)
+            parser.make_context("limner", words)
 
 
 def test_help_names_the_statuses():
-    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "120", "NO_COLOR": "1"}).stdout
+    help_text = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "120", "NO_COLOR": "1"}).stdout
     for status, meaning in STATUSES.items():
-        assert f"{status:d} {meaning}" in " ".join(shown.split())
+        assert f"{status:d} {meaning}" in " ".join(help_text.split())
 
 
 def test_version_and_no_command():
@@ -480,7 +482,7 @@ def _broken(*_, **__):
     raise RuntimeError("a part is broken")
 
 
-def test_a_fault_of_limner_is_told_apart_from_bad_input(here, monkeypatch):
+def test_a_fault_of_limner_is_told_apart_from_bad_input(workdir, monkeypatch):
     monkeypatch.setattr(one_system, "_measured", _broken)
     args = ("evaluate", *WORLD, "--scores", "S.npy")
     done = run(*args, status=Status.FAULT)
@@ -491,7 +493,7 @@ def test_a_fault_of_limner_is_told_apart_from_bad_input(here, monkeypatch):
     assert "Traceback" in run(*args, status=Status.FAULT).stderr
 
 
-def test_an_interruption_is_told_and_leaves_nothing(here, monkeypatch):
+def test_an_interruption_is_told_and_leaves_nothing(workdir, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
@@ -515,11 +517,11 @@ def heard():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def test_the_process_ends_with_the_status(here):
+def test_the_process_ends_with_the_status(workdir):
     process = _process("evaluate", *WORLD, "--scores", "none.npy")
-    _, told = process.communicate(timeout=120)
+    _, stderr = process.communicate(timeout=120)
     assert process.returncode == 3
-    assert told == "limner: error: no similarity matrix none.npy: expected an .npy file\n"
+    assert stderr == "limner: error: no similarity matrix none.npy: expected an .npy file\n"
 
 
 def test_an_interrupt_from_the_keyboard_ends_it_quietly(tmp_path):
@@ -527,10 +529,10 @@ def test_an_interrupt_from_the_keyboard_ends_it_quietly(tmp_path):
     assert process.stdout.readline().startswith("1. ")  # the work has begun
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=120)
+    _, stderr = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert "Traceback" not in told
-    assert told.splitlines()[-1].startswith("limner: interrupted")
+    assert "Traceback" not in stderr
+    assert stderr.splitlines()[-1].startswith("limner: interrupted")
     assert list((tmp_path / "out").iterdir()) == []
 
 
@@ -563,11 +565,11 @@ def test_an_interrupt_is_not_lost_in_a_finaliser():
     assert (done.stdout, done.stderr) == ("heard\n", "")
 
 
-def test_a_closed_pipe_is_no_error(here):
+def test_a_closed_pipe_is_no_error(workdir):
     process = _process("compare", "a.json", "b.json", "--samples", "10", "--json")
     process.stdout.close()
-    told = process.stderr.read()
-    assert (process.wait(timeout=120), told) == (Status.BROKEN_PIPE, "")
+    stderr = process.stderr.read()
+    assert (process.wait(timeout=120), stderr) == (Status.BROKEN_PIPE, "")
 
 
 def test_help_is_quick_because_it_imports_little():
@@ -599,9 +601,9 @@ def test_a_progress_bar_never_cuts_its_counts(width):
     terminal = Console(width=width, file=io.StringIO(), force_terminal=True, color_system=None)
     with Progress(*console._columns(width), console=terminal, disable=True) as bar:
         begun = time.monotonic() - 50
-        now = console.Step("encoding the images of a data set with a long name", "images", began=begun)
-        now.count(100_000, 200_000)
-        bar.add_task(now.what, total=200_000, completed=100_000, now=now)
+        step = console.Step("encoding the images of a data set with a long name", "images", began=begun)
+        step.count(100_000, 200_000)
+        bar.add_task(step.what, total=200_000, completed=100_000, now=step)
         terminal.print(bar.get_renderable())
     (line,) = [each for each in terminal.file.getvalue().splitlines() if each.strip()]
     assert re.search(r"[\d,.]+ images/s, about \d+ s left", line)
@@ -612,9 +614,9 @@ def test_progress_is_shown_on_a_terminal_and_on_stderr_only(monkeypatch, capsys)
     from rich.console import Console
 
     monkeypatch.setattr(Console, "is_terminal", True)
-    with console.progress("counting sheep") as told:
-        told(1, 2)
+    with console.progress("counting sheep") as progress:
+        progress(1, 2)
         time.sleep(0.2)
-    shown = capsys.readouterr()
-    assert "counting sheep" in shown.err
-    assert shown.out == ""
+    captured = capsys.readouterr()
+    assert "counting sheep" in captured.err
+    assert captured.out == ""

@@ -47,14 +47,14 @@ def expected(folder):
     world = limner.load("captions.csv")
     scores = limner.Scores.load("S.npy", world.images.ids, world.texts.ids)
     report = limner.evaluate(scores, world, direction="i2t", measures="R@1 MeanR")
-    found = {(r.direction, str(r.measure)): r.value for r in report.results}
-    assert found["i2t", "MeanR"] != found["t2i", "MeanR"], "or a swap would not be seen"
-    return found
+    values = {(r.direction, str(r.measure)): r.value for r in report.results}
+    assert values["i2t", "MeanR"] != values["t2i", "MeanR"], "or a swap would not be seen"
+    return values
 
 
 def measured(*words):
-    found = data("evaluate", "captions.csv", *words, "--measures", "R@1 MeanR")
-    return {(r["direction"], r["measure"]): r["value"] for r in found["results"]}
+    report = data("evaluate", "captions.csv", *words, "--measures", "R@1 MeanR")
+    return {(r["direction"], r["measure"]): r["value"] for r in report["results"]}
 
 
 def test_a_matrix_is_images_by_texts_whatever_the_ids(expected):
@@ -66,8 +66,8 @@ def test_a_run_with_shared_ids_needs_a_word(expected):
     assert "could be images or texts" in refused and "--run i2t=FILE" in " ".join(refused.split())
     forth = measured("--run", "i2t=i2t.run")
     assert forth == pytest.approx({key: value for key, value in expected.items() if key[0] == "i2t"})
-    both = measured("--run", "t2i=t2i.run", "--run", "i2t=i2t.run")
-    assert both == pytest.approx(expected)
+    both_directions = measured("--run", "t2i=t2i.run", "--run", "i2t=i2t.run")
+    assert both_directions == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -88,15 +88,15 @@ def test_failures_with_shared_ids_are_those_of_the_direction(folder, direction):
     scores = limner.Scores.load("S.npy", world.images.ids, world.texts.ids)
     source = scores if direction == "i2t" else scores.T
     wrong = int((source.matrix().argmax(axis=1) != np.arange(N)).sum())
-    told = data(
+    answer = data(
         "explain", "failures", "captions.csv", "--scores", "S.npy", "--objects", "objects.csv", "--direction", direction
     )
-    assert told["failures"] == wrong
+    assert answer["failures"] == wrong
     run_file = f"{direction}.run"
-    told = data(
+    answer = data(
         "explain", "failures", "captions.csv", "--run", run_file, "--objects", "objects.csv", "--direction", direction
     )
-    assert told["failures"] == wrong
+    assert answer["failures"] == wrong
     refused = run("explain", "failures", "captions.csv", "--run", run_file, "--objects", "objects.csv", status=3).stderr
     assert "--direction" in refused
 
@@ -177,8 +177,8 @@ def test_the_family_is_chosen_and_told(reports):
     table, line = (run("compare", "a.json", "b.json", "--samples", "500", *w) for w in ([], ["--family", "line"]))
     assert "p (Holm, table)" in table.stdout and "over all 4 comparisons of the table" in table.stdout
     assert "p (Holm, line)" in line.stdout and "not over the lines" in line.stdout
-    found = data("compare", "a.json", "b.json", "--samples", "500", "--family", "line")
-    assert found["family"] == "line" and {"p", "p_holm", "p_holm_table"} <= found["rows"][0].keys()
+    comparison = data("compare", "a.json", "b.json", "--samples", "500", "--family", "line")
+    assert comparison["family"] == "line" and {"p", "p_holm", "p_holm_table"} <= comparison["rows"][0].keys()
     assert "unknown family" in run("compare", "a.json", "b.json", "--family", "all", status=3).stderr
 
 

@@ -43,11 +43,11 @@ def test_one_command_gives_what_encoding_and_evaluating_by_hand_gives(models, tm
     clip = limner.encoders.encoder("clip", model=str(models[0]))
     sides = [limner.encoders.encoded(clip, items) for items in (world.images, world.texts)]
     by_hand = limner.evaluate(limner.Scores.from_embeddings(*sides), world, measures="R@1 R@10")
-    told = values(json.loads(done.stdout))
-    assert told == {r.key: pytest.approx(r.value) for r in by_hand.results}
+    actual = values(json.loads(done.stdout))
+    assert actual == {r.key: pytest.approx(r.value) for r in by_hand.results}
     assert limner.Report.load("r.json").system == name and any(Path("vectors").rglob("*"))
-    again = shell("evaluate", *WORLD, "--model", name, "--cache", "vectors", "--json")
-    assert json.loads(again.stdout) == json.loads(done.stdout)
+    cached = shell("evaluate", *WORLD, "--model", name, "--cache", "vectors", "--json")
+    assert json.loads(cached.stdout) == json.loads(done.stdout)
 
 
 def test_several_encoders_become_a_comparison(models, tmp_path, monkeypatch):

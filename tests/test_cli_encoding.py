@@ -21,33 +21,33 @@ def run(*args, status=0):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def workdir(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "glove.txt").write_text("red 1 0\ndog 0 1\ncat 1 1\n")
     (tmp_path / "texts.txt").write_text("a red dog\ncat\nred\n")
     return tmp_path
 
 
-def test_encode_writes_what_python_encodes_and_keeps_it(here):
+def test_encode_writes_what_python_encodes_and_keeps_it(workdir):
     words = ("encode", "texts.txt", "--model", "word-vectors", "-O", "file=glove.txt", "--cache", "kept", "--json")
     first = json.loads(run(*words, "-o", "v.npy").stdout)
     assert (first["items"], first["dim"], first["from the cache"]) == (3, 2, 0)
     assert Embeddings.load("v.npy").matrix.tolist() == [[0.5, 0.5], [1, 1], [1, 0]]
-    again = json.loads(run(*words, "-o", "w.npz").stdout)
-    assert again["from the cache"] == 3
+    cached = json.loads(run(*words, "-o", "w.npz").stdout)
+    assert cached["from the cache"] == 3
     assert (Embeddings.load("w.npz").matrix == Embeddings.load("v.npy").matrix).all()
 
 
-def test_encode_takes_a_side_of_a_collection_and_a_saved_model(here):
+def test_encode_takes_a_side_of_a_collection_and_a_saved_model(workdir):
     world = limner.load("scenes")
     model = limner.train(world.restrict(world.images.ids[:80]), "colours")
-    model.save(here / "m.npz")
+    model.save(workdir / "m.npz")
     run("encode", "scenes", "--side", "texts", "--model", "m.npz", "-o", "t.npz")
-    found = Embeddings.load("t.npz").subset(list(world.texts.ids[:9])).matrix
-    np.testing.assert_allclose(found, model.encode_texts(world.texts[:9]).matrix, atol=1e-5)
+    embeddings = Embeddings.load("t.npz").subset(list(world.texts.ids[:9])).matrix
+    np.testing.assert_allclose(embeddings, model.encode_texts(world.texts[:9]).matrix, atol=1e-5)
 
 
-def test_rerank_is_the_cascade_of_python_and_writes_a_submission(here):
+def test_rerank_is_the_cascade_of_python_and_writes_a_submission(workdir):
     pytest.importorskip("rapidfuzz")
     from limner.match import cascade
     from limner.systems.levenshtein import Levenshtein
@@ -56,16 +56,16 @@ def test_rerank_is_the_cascade_of_python_and_writes_a_submission(here):
     proposer = limner.train(limner.load("scenes", images=60), "colours").scores(world)
     proposer.top(30).save("p.run")
     data = ("p.run", "scenes", "-O", "images=60", "--scorer", "levenshtein", "--depth", "20")
-    kept = ("--cache", "kept", "-o", "sub.csv", "-o", "out.run", "--json")
-    told = json.loads(run("match", "rerank", *data, *kept).stdout)
-    assert told["pairs"] == 20 * len(world.images) and told["from the cache"] == 0
+    outputs = ("--cache", "kept", "-o", "sub.csv", "-o", "out.run", "--json")
+    summary = json.loads(run("match", "rerank", *data, *outputs).stdout)
+    assert summary["pairs"] == 20 * len(world.images) and summary["from the cache"] == 0
     names = [key for key in world.images.ids]  # noqa: C416
     expected = cascade(proposer, Levenshtein(), queries=names, candidates=world.texts, depth=20)
-    found = read_run("out.run")
-    assert all(found[q] == expected[q] for q in expected.queries)
-    lines = (here / "sub.csv").read_text().splitlines()
+    ranking = read_run("out.run")
+    assert all(ranking[q] == expected[q] for q in expected.queries)
+    lines = (workdir / "sub.csv").read_text().splitlines()
     assert lines[0] == "id,caption_title_and_reference_description" and len(lines) == 1 + 5 * len(world.images)
-    assert json.loads(run("match", "rerank", *data, *kept).stdout)["from the cache"] == told["pairs"]
+    assert json.loads(run("match", "rerank", *data, *outputs).stdout)["from the cache"] == summary["pairs"]
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def test_rerank_is_the_cascade_of_python_and_writes_a_submission(here):
         ),
     ],
 )
-def test_what_cannot_be_is_said(here, words, status, message):
+def test_what_cannot_be_is_said(workdir, words, status, message):
     world = limner.load("scenes", images=40)
-    (here / "q.json").write_text(json.dumps({world.test.images.ids[0]: [world.test.texts.ids[0]]}))
+    (workdir / "q.json").write_text(json.dumps({world.test.images.ids[0]: [world.test.texts.ids[0]]}))
     if "scenes" in words and words[0] == "match":
         words = [*words, "-O", "images=40"]
     assert message in run(*words, status=status).output

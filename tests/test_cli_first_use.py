@@ -44,7 +44,7 @@ def data(*args):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def workdir(tmp_path, monkeypatch):
     """Twelve photographs, two captions each in two languages, their vectors, and a bank of other vectors."""
     monkeypatch.chdir(tmp_path)
     with open("captions.csv", "w", newline="") as file:
@@ -54,10 +54,10 @@ def here(tmp_path, monkeypatch):
             Image.new("RGB", (40, 30), COLOURS[n % 4]).save(f"{n}.png")
             rows.writerow([f"{n}.png", f"a boy and a {COLOURS[n % 4]} car", "en", f"alt {n}"])
             rows.writerow([f"{n}.png", f"ein Auto {n}", "de", f"alt {n} zwei"])
-    whole = limner.load("captions.csv")
+    collection = limner.load("captions.csv")
     centre = RNG.standard_normal((12, 6))
-    images = Embeddings(whole.images.ids, centre + 0.8 * RNG.standard_normal((12, 6)))
-    texts = Embeddings(whole.texts.ids, np.repeat(centre, 2, axis=0) + 0.8 * RNG.standard_normal((24, 6)))
+    images = Embeddings(collection.images.ids, centre + 0.8 * RNG.standard_normal((12, 6)))
+    texts = Embeddings(collection.texts.ids, np.repeat(centre, 2, axis=0) + 0.8 * RNG.standard_normal((24, 6)))
     images.save("I.npy"), texts.save("T.npy")
     for name in ("BI", "BT"):
         Embeddings.of(RNG.standard_normal((40, 6)), prefix=name).save(f"{name}.npy")
@@ -69,26 +69,26 @@ SIDES = ("evaluate", "captions.csv", "--images", "I.npy", "--texts", "T.npy", "-
 BANK = ("--correct", "csls", "--bank", "BI.npy", "--bank", "BT.npy")
 
 
-def values(found):
-    return {r["direction"]: r["value"] for r in found["results"]}
+def values(report):
+    return {r["direction"]: r["value"] for r in report["results"]}
 
 
 # --- banks ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_bank_of_two_files_and_one_file_for_both_directions(here):
+def test_a_bank_of_two_files_and_one_file_for_both_directions(workdir):
     scores = Scores.from_embeddings(Embeddings.load("I.npy"), Embeddings.load("T.npy"))
     bank = Embeddings.load("BI.npy"), Embeddings.load("BT.npy")
     of = limner.load("captions.csv")
     expected = limner.evaluate(scores.correct("csls", bank=bank), of, measures="R@1")
-    wanted = {r.direction: r.value for r in expected.results}
-    assert values(data(*SIDES, *BANK, "-o", "bank.npz")) == wanted
-    assert values(data(*SIDES, "--correct", "bank.npz")) == wanted
-    assert values(data(*SIDES, "--correct", "csls", "--bank", "bank.npz")) == wanted
+    expected_values = {r.direction: r.value for r in expected.results}
+    assert values(data(*SIDES, *BANK, "-o", "bank.npz")) == expected_values
+    assert values(data(*SIDES, "--correct", "bank.npz")) == expected_values
+    assert values(data(*SIDES, "--correct", "csls", "--bank", "bank.npz")) == expected_values
     np.savez("both.npz", images=bank[0].matrix, texts=bank[1].matrix)
-    assert values(data(*SIDES, "--correct", "csls", "--bank", "both.npz")) == wanted
+    assert values(data(*SIDES, "--correct", "csls", "--bank", "both.npz")) == expected_values
     turned = limner.evaluate(scores.T.correct("bank.npz"), of, measures="R@1")
-    assert {r.direction: r.value for r in turned.results} == wanted
+    assert {r.direction: r.value for r in turned.results} == expected_values
 
 
 @pytest.mark.parametrize(
@@ -105,37 +105,37 @@ def test_a_bank_of_two_files_and_one_file_for_both_directions(here):
         (["--correct", "csls", "--bank", "wide.npy", "--bank", "wide.npy"], "a bank of vectors of 9 dimensions"),
     ],
 )
-def test_what_does_not_fit_says_what_is_missing(here, words, message):
+def test_what_does_not_fit_says_what_is_missing(workdir, words, message):
     assert message in refused(*SIDES, *words)
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_breakdown_by_a_field_of_the_queries(here):
-    found = data(*SIDES, "--by", "language")["by"]
+def test_a_breakdown_by_a_field_of_the_queries(workdir):
+    breakdown = data(*SIDES, "--by", "language")["by"]
     scores = Scores.from_embeddings(Embeddings.load("T.npy"), Embeddings.load("I.npy")).matrix()
     right = scores.argmax(axis=1) == np.arange(24) // 2
-    told = {(row["language"], row["direction"]): (row["value"], row["queries"]) for row in found}
-    assert told == {("en", "t2i"): (right[::2].mean(), 12), ("de", "t2i"): (right[1::2].mean(), 12)}
-    shown = run(*SIDES, "--by", "language").stdout
-    assert "text -> image, by language" in shown and "\nde " in shown
+    actual = {(row["language"], row["direction"]): (row["value"], row["queries"]) for row in breakdown}
+    assert actual == {("en", "t2i"): (right[::2].mean(), 12), ("de", "t2i"): (right[1::2].mean(), 12)}
+    table = run(*SIDES, "--by", "language").stdout
+    assert "text -> image, by language" in table and "\nde " in table
 
 
-def test_directions_and_views_have_the_names_one_gives_them(here):
+def test_directions_and_views_have_the_names_one_gives_them(workdir):
     run(*SIDES, "-o", "r.json")
     report = limner.Report.load("r.json").renamed({"i2t": "caption retrieval", "pairs": "my labels"})
     report.save("r.md")
-    shown = str(report)
-    assert "caption retrieval (12)" in shown and "my labels" in shown and "image -> text" not in shown
-    assert "caption retrieval" in (here / "r.md").read_text()
+    text = str(report)
+    assert "caption retrieval (12)" in text and "my labels" in text and "image -> text" not in text
+    assert "caption retrieval" in (workdir / "r.md").read_text()
 
 
 # --- encode ---------------------------------------------------------------------------------------------------------
 
 
-def test_encode_writes_ids_that_evaluate_knows(here):
-    (here / "glove.txt").write_text("alt 1 0\nzwei 0 1\ncar 1 1\nred 2 1\n")
+def test_encode_writes_ids_that_evaluate_knows(workdir):
+    (workdir / "glove.txt").write_text("alt 1 0\nzwei 0 1\ncar 1 1\nred 2 1\n")
     words = ("--model", "word-vectors", "-O", "file=glove.txt")
     run("encode", "captions.csv", *words, "-o", "texts.npy")
     assert list(Embeddings.load("texts.npy").ids[:2]) == ["0.png#0", "0.png#1"]
@@ -149,12 +149,12 @@ def test_encode_writes_ids_that_evaluate_knows(here):
 # --- tensors --------------------------------------------------------------------------------------------------------
 
 
-def test_files_of_plain_tensors(here):
+def test_files_of_plain_tensors(workdir):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     expected = values(data(*SIDES))
     for name in "IT":
-        held = Embeddings.load(f"{name}.npy")
-        torch.save({"embeddings": torch.tensor(held.matrix), "ids": list(held.ids)}, f"{name}.pt")
+        embeddings = Embeddings.load(f"{name}.npy")
+        torch.save({"embeddings": torch.tensor(embeddings.matrix), "ids": list(embeddings.ids)}, f"{name}.pt")
     files = ("evaluate", "captions.csv", "--images", "I.pt", "--texts", "T.pt", "--measures", "R@1")
     assert values(data(*files)) == expected
     matrix = Scores.from_embeddings(Embeddings.load("I.npy"), Embeddings.load("T.npy")).matrix()
@@ -172,31 +172,31 @@ def test_files_of_plain_tensors(here):
 
 
 def test_progress_without_a_terminal_is_a_line_now_and_then(capsys):
-    with Lines("encoding 10 images", "images", every=0.02) as told:
-        told(3, 10)
+    with Lines("encoding 10 images", "images", every=0.02) as lines:
+        lines(3, 10)
         time.sleep(0.2)
-    said = capsys.readouterr().err.splitlines()
-    assert said and said[0].startswith("limner: encoding 10 images: 0 s, 3 of 10")
-    told._now.began -= 10  # after some seconds there is a rate, and a time left
-    assert told.line().endswith(" s each, about 25 s left")
+    messages = capsys.readouterr().err.splitlines()
+    assert messages and messages[0].startswith("limner: encoding 10 images: 0 s, 3 of 10")
+    lines._now.began -= 10  # after some seconds there is a rate, and a time left
+    assert lines.line().endswith(" s each, about 25 s left")
     with Lines("quick", every=60):
         pass
     assert capsys.readouterr().err == ""
 
 
 def test_progress_tells_what_is_done_now():
-    told = Lines("evaluating a")
-    assert told.line() == "evaluating a: 0 s"
-    told(400, 400)  # more work follows: a full count must not look like the end
-    assert told.line().endswith("400 of 400, finishing")
-    assert told.step("computing intervals", "results", total=9) is told
-    assert told.line() == "computing intervals: 0 s, 0 of 9"
-    told(6, 9)
-    told._now.began -= 12
-    assert told.line().endswith("6 of 9, 2.0 s each, about 5 s left")
-    told(1, 9)  # another pass over the same: its rate is its own
-    assert told.line().endswith("1 of 9")
-    assert told.step("writing") is told and told.line() == "writing: 0 s"
+    lines = Lines("evaluating a")
+    assert lines.line() == "evaluating a: 0 s"
+    lines(400, 400)  # more work follows: a full count must not look like the end
+    assert lines.line().endswith("400 of 400, finishing")
+    assert lines.step("computing intervals", "results", total=9) is lines
+    assert lines.line() == "computing intervals: 0 s, 0 of 9"
+    lines(6, 9)
+    lines._now.began -= 12
+    assert lines.line().endswith("6 of 9, 2.0 s each, about 5 s left")
+    lines(1, 9)  # another pass over the same: its rate is its own
+    assert lines.line().endswith("1 of 9")
+    assert lines.step("writing") is lines and lines.line() == "writing: 0 s"
 
 
 def test_a_bar_tells_what_is_done_now():
@@ -205,24 +205,24 @@ def test_a_bar_tells_what_is_done_now():
 
     terminal = Console(width=100, file=io.StringIO(), force_terminal=True, color_system=None)
     with Progress(*console._columns(100), console=terminal, disable=True) as bar:
-        told = console._Told.begun(bar, "evaluating a", "")
-        told(400, 400)
+        progress = console._Told.begun(bar, "evaluating a", "")
+        progress(400, 400)
         assert [(t.fields["now"].described(), t.completed, t.total) for t in bar.tasks] == [
             ("evaluating a: finishing", 400, 400)
         ]
-        told.note("loss 0.5")
-        told.step("computing intervals", total=9)
+        progress.note("loss 0.5")
+        progress.step("computing intervals", total=9)
         assert [(t.fields["now"].described(), t.completed, t.total) for t in bar.tasks] == [
             ("computing intervals", 0, 9)
         ]
-        told.step("writing")
+        progress.step("writing")
         assert [(t.fields["now"].described(), t.completed, t.total) for t in bar.tasks] == [("writing", 0, None)]
 
 
-def test_a_piped_command_tells_how_far_it_is(here):
+def test_a_piped_command_tells_how_far_it_is(workdir):
     code = (
         "import limner.cli.console as c, time\nc.EVERY = 0.05\n"
-        "with c.progress('work') as told:\n    told(1, 2)\n    time.sleep(0.5)\n"
+        "with c.progress('work') as progress:\n    progress(1, 2)\n    time.sleep(0.5)\n"
     )
     code = code.replace("c.EVERY = 0.05\n", "c.Lines.__init__.__kwdefaults__['every'] = 0.05\n")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -232,8 +232,8 @@ def test_a_piped_command_tells_how_far_it_is(here):
 # --- attack and explain ---------------------------------------------------------------------------------------------
 
 
-def test_attack_takes_an_encoder_and_a_saved_model(here, monkeypatch):
-    (here / "mine.py").write_text(
+def test_attack_takes_an_encoder_and_a_saved_model(workdir, monkeypatch):
+    (workdir / "mine.py").write_text(
         "import numpy as np\n\nclass Two:\n"
         "    def encode_images(self, items):\n"
         "        from limner import Embeddings\n"
@@ -244,20 +244,22 @@ def test_attack_takes_an_encoder_and_a_saved_model(here, monkeypatch):
         "        names = ('red', 'green', 'blue')\n"
         "        return Embeddings(items.ids, np.array([[1.0 + 9 * (c in t) for c in names] for t in items]))\n"
     )
-    monkeypatch.syspath_prepend(here)
-    found = data("explain", "attack", "captions.csv", "--model", "mine:Two", "--kind", "colour-in")["attacks"][0]
-    assert found["kind"] == "colour-in" and found["changed"] == 12
-    whole = limner.load("captions.csv")
-    limner.train(whole.restrict(whole.images.ids[:8]), "colours").save("model")
-    found = data("explain", "attack", "captions.csv", "--model", "model", "--kind", "colour-in")["attacks"][0]
-    assert found["changed"] == 4, "the images that the model was trained on are left out"
+    monkeypatch.syspath_prepend(workdir)
+    outcome = data("explain", "attack", "captions.csv", "--model", "mine:Two", "--kind", "colour-in")["attacks"][0]
+    assert outcome["kind"] == "colour-in" and outcome["changed"] == 12
+    collection = limner.load("captions.csv")
+    limner.train(collection.restrict(collection.images.ids[:8]), "colours").save("model")
+    outcome = data("explain", "attack", "captions.csv", "--model", "model", "--kind", "colour-in")["attacks"][0]
+    assert outcome["changed"] == 4, "the images that the model was trained on are left out"
     assert "unknown system" in refused("explain", "attack", "captions.csv", "--model", "clop")
 
 
 def test_edits_are_english():
     assert set(PLAIN) < set(css_colours())
-    made = {attack(f"A man in {c} clothes number {n}.", "colour-all").new for n in range(300) for c in ("red", "white")}
-    assert len(made) > 10 and made <= set(PLAIN)
+    colours = {
+        attack(f"A man in {c} clothes number {n}.", "colour-all").new for n in range(300) for c in ("red", "white")
+    }
+    assert len(colours) > 10 and colours <= set(PLAIN)
     assert (
         attack("A woman with a purple head covering.", "plural") is None
         or "heads" not in attack("A woman with a purple head covering.", "plural").after
@@ -268,8 +270,8 @@ def test_edits_are_english():
     assert attack("a dog running on grass", "plural").after == "several dogs running on grass"
 
 
-def test_explain_falls_back_to_captions_in_their_own_words(here):
-    shown = run("explain", "failures", "captions.csv", "--images", "I.npy", "--texts", "T.npy", "--limit", "20").stdout
-    assert "objects are taken from the captions" in shown
-    assert "boy" in shown and "male child" not in shown
-    assert any({"boy", "car"} <= set(line.replace(",", "").split()) for line in shown.splitlines() if "both" in line)
+def test_explain_falls_back_to_captions_in_their_own_words(workdir):
+    output = run("explain", "failures", "captions.csv", "--images", "I.npy", "--texts", "T.npy", "--limit", "20").stdout
+    assert "objects are taken from the captions" in output
+    assert "boy" in output and "male child" not in output
+    assert any({"boy", "car"} <= set(line.replace(",", "").split()) for line in output.splitlines() if "both" in line)

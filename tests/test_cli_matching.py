@@ -39,16 +39,18 @@ def vectors(folder):
     return folder / "captions.csv", "--images", folder / "i.npz", "--texts", folder / "t.npz", "--measures", "R@1 rsum"
 
 
-@pytest.mark.parametrize("how", ["csls", "csls(k=3)", "inverted_softmax(beta=20)"])
-def test_a_correction_is_what_python_says(files, how):
-    said = json.loads(limner(files, "evaluate", *vectors(files), "--split", "all", "--correct", how, "--json").stdout)
+@pytest.mark.parametrize("spec", ["csls", "csls(k=3)", "inverted_softmax(beta=20)"])
+def test_a_correction_is_what_python_says(files, spec):
+    report = json.loads(
+        limner(files, "evaluate", *vectors(files), "--split", "all", "--correct", spec, "--json").stdout
+    )
     toy = toys.collection(n=40)
-    name, _, options = how.rstrip(")").partition("(")
+    name, _, options = spec.rstrip(")").partition("(")
     chosen = {k: float(v) for k, v in (o.split("=") for o in options.split(",") if o)}
     chosen = {k: int(v) if k == "k" else v for k, v in chosen.items()}
     plain = evaluate(toys.scores(toy, noise=1.2).correct(name, **chosen), toy, measures="R@1 rsum")
-    assert [r["value"] for r in said["results"]] == pytest.approx([r.value for r in plain.results])
-    assert said["system"] == f"i + {how}"
+    assert [r["value"] for r in report["results"]] == pytest.approx([r.value for r in plain.results])
+    assert report["system"] == f"i + {spec}"
 
 
 def test_tuned_on_dev(files):
@@ -58,18 +60,18 @@ def test_tuned_on_dev(files):
 
 
 def test_fused(files):
-    said = json.loads(
+    summary = json.loads(
         limner(files, "match", "fuse", files / "a.run", files / "b.run", "-o", files / "f.run", "--json").stdout
     )
-    assert said["queries"] == 40 and len(read_run(files / "f.run")["i0"]) >= 8
+    assert summary["queries"] == 40 and len(read_run(files / "f.run")["i0"]) >= 8
 
 
 def test_assigned(files):
-    said = json.loads(
+    summary = json.loads(
         limner(files, "match", "assign", files / "s.npy", "-o", files / "g.run", "--rounds", 2, "--json").stdout
     )
     first = [read_run(files / "g.run")[str(q)][0] for q in range(40)]
-    assert len(set(first)) == 40 and said["exact"] and said["totals"][0] >= said["totals"][1]
+    assert len(set(first)) == 40 and summary["exact"] and summary["totals"][0] >= summary["totals"][1]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,7 @@ def test_assigned(files):
     ],
 )
 def test_refused(files, words, status, message):
-    known = {"CSV": "captions.csv", "a.run": "a.run", "b.run": "b.run", "i.npz": "i.npz", "t.npz": "t.npz"}
-    done = limner(files, *(files / known[w] if w in known else w for w in words), status=status)
+    paths = {"CSV": "captions.csv", "a.run": "a.run", "b.run": "b.run", "i.npz": "i.npz", "t.npz": "t.npz"}
+    done = limner(files, *(files / paths[w] if w in paths else w for w in words), status=status)
     assert message in " ".join(done.output.split()) and "Traceback" not in done.output
     assert not (files / "x.run").exists()

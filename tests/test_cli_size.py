@@ -32,8 +32,8 @@ def options(command):
 
 def test_the_verbs_are_those_of_the_groups():
     assert len(ORDER) == VERBS == len({path[0] for path in LEAVES}) and {path[0] for path in LEAVES} == set(ORDER)
-    shown = CliRunner().invoke(app, ["help"], env={"COLUMNS": "100", "NO_COLOR": "1"}).output
-    assert all(f" {group} ─" in shown for group in GROUPS)
+    help_text = CliRunner().invoke(app, ["help"], env={"COLUMNS": "100", "NO_COLOR": "1"}).output
+    assert all(f" {group} ─" in help_text for group in GROUPS)
 
 
 def test_there_are_few_commands_and_options():
@@ -47,9 +47,9 @@ def test_there_are_few_commands_and_options():
 def test_no_help_is_long(path):
     """`limner help COMMAND` shows the same."""
     wide = {"COLUMNS": str(COLUMNS), "NO_COLOR": "1"}
-    shown = CliRunner().invoke(app, ["help", *path], terminal_width=COLUMNS, env=wide).output
-    assert shown == CliRunner().invoke(app, [*path, "--help"], terminal_width=COLUMNS, env=wide).output
-    assert len(shown.strip().splitlines()) <= LINES
+    help_text = CliRunner().invoke(app, ["help", *path], terminal_width=COLUMNS, env=wide).output
+    assert help_text == CliRunner().invoke(app, [*path, "--help"], terminal_width=COLUMNS, env=wide).output
+    assert len(help_text.strip().splitlines()) <= LINES
 
 
 def test_what_is_written_and_which_model_have_one_name():

@@ -23,34 +23,34 @@ def run(*args, status=0):
 
 def test_a_kept_model_is_measured_like_one_trained_on_the_spot(tmp_path):
     model = tmp_path / "colours.npz"
-    told = json.loads(run("train", "colours", *WORLD, "-o", model, "--json").stdout)
-    assert (told["system"], told["model"], told["images"]) == ("colours", str(model), 36)
-    kept, fresh = (
+    summary = json.loads(run("train", "colours", *WORLD, "-o", model, "--json").stdout)
+    assert (summary["system"], summary["model"], summary["images"]) == ("colours", str(model), 36)
+    saved, fresh = (
         json.loads(run("evaluate", *WORLD, "--model", name, "--json").stdout)["results"] for name in (model, "colours")
     )
-    assert kept == fresh
+    assert saved == fresh
 
 
 def test_settings_win_over_the_file(tmp_path):
     config, model = tmp_path / "options.toml", tmp_path / "m.npz"
     config.write_text('dimensions = 3\nname = "small"\n')
     run("train", "histograms", *WORLD, "-o", model, "--config", config, "-O", "dimensions=2")
-    kept = systems.load(model)
-    assert (kept.name, kept.image_map.weights.shape[1]) == ("small", 2)
+    loaded = systems.load(model)
+    assert (loaded.name, loaded.image_map.weights.shape[1]) == ("small", 2)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("histogram", *WORLD), "did you mean 'histograms'"),
         (("histograms", *WORLD, "-O", "ridges=1"), "did you mean 'ridge'"),
         (("histograms", *WORLD, "--config", "none.toml"), "no file of options none.toml"),
     ],
 )
-def test_bad_words_write_nothing(tmp_path, monkeypatch, words, said):
+def test_bad_words_write_nothing(tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     done = run("train", *words, "-o", "m.npz", status=Status.INPUT)
-    assert said in done.stderr
+    assert message in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -102,9 +102,9 @@ def test_a_system_that_chooses_gets_dev_and_only_where_there_is_one():
 
 
 def test_options_of_a_system_are_listed():
-    told = json.loads(run("list", "systems", "histograms", "--json").stdout)
-    assert told["options"]["dimensions"] == {"type": "int", "default": 32}
-    assert "progress" not in told["options"]
+    listing = json.loads(run("list", "systems", "histograms", "--json").stdout)
+    assert listing["options"]["dimensions"] == {"type": "int", "default": 32}
+    assert "progress" not in listing["options"]
 
 
 def test_every_option_of_a_system_has_a_type():

@@ -37,12 +37,15 @@ def test_a_split_takes_its_texts_along_in_order(small):
 
 
 def test_reverse_judgements_are_used_for_text_queries(small):
-    other = Judgements.from_pairs([("t0", "i1")])
-    both = Collection(
-        "x", small.images, small.texts, small.judgements, extra={"more": small.judgements}, reverse={"more": other}
+    reverse = Judgements.from_pairs([("t0", "i1")])
+    collection = Collection(
+        "x", small.images, small.texts, small.judgements, extra={"more": small.judgements}, reverse={"more": reverse}
     )
-    assert both.judged("more", "t2i").grade("t0", "i1") == 1 and both.judged("more", "i2t").grade("i1", "t0") is None
-    assert both.judged("pairs", "t2i").grade("t0", "i0") == 1
+    assert (
+        collection.judged("more", "t2i").grade("t0", "i1") == 1
+        and collection.judged("more", "i2t").grade("i1", "t0") is None
+    )
+    assert collection.judged("pairs", "t2i").grade("t0", "i0") == 1
 
 
 def test_describe_counts(small):
@@ -116,8 +119,8 @@ def test_judgements_of_a_collection_share_what_is_derived_from_its_ids():
     images, texts = Items(Ids(["a", "b"]), [None] * 2), Items(Ids(["1", "2", "3"]), [""] * 3, kind="text")
     pairs = Judgements.from_pairs([("a", "1"), ("b", "2")])
     extra = {"further": Judgements.from_pairs([("b", "3"), ("a", "2")])}
-    whole = Collection("c", images, texts, pairs, extra=extra)
-    first, second = whole.judged("pairs", "i2t"), whole.judged("further", "t2i")
+    collection = Collection("c", images, texts, pairs, extra=extra)
+    first, second = collection.judged("pairs", "i2t"), collection.judged("further", "t2i")
     assert first.candidates.hashes is second.queries.hashes
     assert list(Ids(texts.ids, what="other")) == ["1", "2", "3"]
     assert Ids(texts.ids, what="other").what == "other"
