@@ -345,7 +345,8 @@ CASES = [
          ["annotate", "import", "w.db", "a.json"], ["a.json"]),
     # the command line
     Case("no such command", unchanged, ["evalaute"], ["evalaute", "'evaluate'"], Status.USAGE),
-    Case("no such option", unchanged, [*MATRIX, "--protocl", "x"], ["--protocl", "limner evaluate --help"], Status.USAGE),
+    Case("no such option", unchanged, [*MATRIX, "--protocl", "x"],
+         ["--protocl", "limner evaluate --help"], Status.USAGE),
     Case("nothing to evaluate", unchanged, ["evaluate", "captions.csv"],
          ["no system to evaluate", "--scores"], Status.USAGE),
     Case("two things to evaluate", unchanged, [*MATRIX, "--model", "colours"],

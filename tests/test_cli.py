@@ -449,9 +449,8 @@ def test_examples_of_the_help_parse(command):
     from typer.main import get_command
 
     help_text = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "300", "NO_COLOR": "1"}).stdout
-    examples = re.findall(
-        r"\$ limner (.*)", re.sub(r" \\ *\n +", " ", help_text)
-    )  # a long line goes on after a backslash
+    joined = re.sub(r" \\ *\n +", " ", help_text)  # a long line goes on after a backslash
+    examples = re.findall(r"\$ limner (.*)", joined)
     assert examples
     for example in examples:
         words = shlex.split(example)
