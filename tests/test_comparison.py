@@ -14,8 +14,8 @@ from limner.stats import holm, mcnemar
 @pytest.fixture(scope="module")
 def reports():
     toy = toys.collection()
-    made = {"good": 0.6, "fair": 1.2, "poor": 2.5}
-    return [evaluate(toys.scores(toy, noise=noise), toy, name=name) for name, noise in made.items()]
+    noises = {"good": 0.6, "fair": 1.2, "poor": 2.5}
+    return [evaluate(toys.scores(toy, noise=noise), toy, name=name) for name, noise in noises.items()]
 
 
 def test_two_systems(reports):
@@ -77,17 +77,17 @@ def test_a_test_by_name(reports, test):
 
 @pytest.mark.parametrize("test", ["mcnemar", "sign", "wilcoxon", "randomisation", "auto"])
 def test_every_test_goes_by_image_where_captions_share_one(reports, test):
-    found = compare(reports[:2], test=test, samples=500)
-    texts, images = (found.line("R@1", direction=d).differences[0].test.method for d in ("t2i", "i2t"))
+    comparison = compare(reports[:2], test=test, samples=500)
+    texts, images = (comparison.line("R@1", direction=d).differences[0].test.method for d in ("t2i", "i2t"))
     assert "by cluster" in texts and "by cluster" not in images
 
 
 def test_mcnemar_is_for_hits_and_misses(reports):
     """Other lines are tested by randomisation, and a note says so."""
-    found = compare(reports[:2], test="mcnemar", samples=500)
-    methods = {str(n.measure): n.differences[0].test.method for n in found.lines if n.direction == "i2t"}
+    comparison = compare(reports[:2], test="mcnemar", samples=500)
+    methods = {str(n.measure): n.differences[0].test.method for n in comparison.lines if n.direction == "i2t"}
     assert methods["R@1"].startswith("McNemar") and methods["MRR"].startswith("Fisher")
-    assert any("mcnemar is for hits and misses" in note for note in found.notes)
+    assert any("mcnemar is for hits and misses" in note for note in comparison.notes)
 
 
 def grouped_runs(seed, *, groups, queries=200):
@@ -96,8 +96,8 @@ def grouped_runs(seed, *, groups, queries=200):
     truth = Judgements.from_pairs([(q, "a") for q in ids], candidates="ab")
     shared = np.repeat(rng.standard_normal(queries // 5), 5) + 0.3 * rng.standard_normal(queries)
     scores = Scores.from_matrix(np.stack([shared, np.zeros(queries)], axis=1), ids, "ab")
-    known = {q: q.partition(" ")[0] for q in ids} if groups else None
-    return evaluate(scores, truth, measures="R@1", groups=known, name=f"s{seed}")
+    groups_by_query = {q: q.partition(" ")[0] for q in ids} if groups else None
+    return evaluate(scores, truth, measures="R@1", groups=groups_by_query, name=f"s{seed}")
 
 
 def test_plain_judgements_go_by_group_where_there_are_groups():
@@ -125,9 +125,11 @@ def test_other_truths_pools_and_collections_are_refused():
     plain = evaluate(scores, toy, measures="R@1")
     with pytest.raises(LimnerError, match="the collections are 'toy' and 'other'"):
         compare([plain, replace(plain, collection="other")])
-    other = Collection("toy", toy.images, toy.texts, toy.extra["complete"].with_name("pairs"), extra=dict(toy.extra))
+    relabelled = Collection(
+        "toy", toy.images, toy.texts, toy.extra["complete"].with_name("pairs"), extra=dict(toy.extra)
+    )
     with pytest.raises(LimnerError, match="what is relevant under pairs i2t differs"):
-        compare([plain, evaluate(scores, other, measures="R@1")])
+        compare([plain, evaluate(scores, relabelled, measures="R@1")])
     lists = {d: s.ranking() for d, s in (("i2t", scores), ("t2i", scores.T))}
     smaller = {d: Ranking(r.queries, r.candidates, r.indices, None, r.n_candidates + 7) for d, r in lists.items()}
     with pytest.raises(LimnerError, match="i2t was ranked against 100 candidates in one and 107 in another"):
@@ -149,32 +151,35 @@ def test_folds_of_unequal_size_are_tested_as_they_are_counted(monkeypatch):
     cut = Collection(
         "cut", toy.images.with_fields(fold=fold), toy.texts.with_fields(fold=np.repeat(fold, 5)), toy.judgements
     )
-    made = [evaluate(toys.scores(toy, noise=n), cut, protocol="coco-1k", measures="MRR") for n in (1.0, 3.0)]
-    line = compare(made, samples=500).line("MRR", direction="t2i")
+    reports = [evaluate(toys.scores(toy, noise=n), cut, protocol="coco-1k", measures="MRR") for n in (1.0, 3.0)]
+    line = compare(reports, samples=500).line("MRR", direction="t2i")
     assert line.differences[0].test.statistic == pytest.approx(line.values[0] - line.values[1])
     assert line.differences[0].value == line.values[0] - line.values[1]
 
 
 def test_rsum_is_compared_by_image(reports):
-    found = compare(reports[:2], samples=2000).line("rsum").differences[0]
-    assert found.value == pytest.approx(reports[0].value("rsum") - reports[1].value("rsum"))
-    assert found.interval.low < found.value < found.interval.high and found.test.n == 60
-    assert found.test.statistic == pytest.approx(found.value)
+    difference = compare(reports[:2], samples=2000).line("rsum").differences[0]
+    assert difference.value == pytest.approx(reports[0].value("rsum") - reports[1].value("rsum"))
+    assert difference.interval.low < difference.value < difference.interval.high and difference.test.n == 60
+    assert difference.test.statistic == pytest.approx(difference.value)
 
 
 def test_what_cannot_be_written_in_json_is_null(tmp_path):
     toy = toys.collection(n=8)
-    made = [evaluate(toys.scores(toy, noise=n).top(1), toy, measures="MeanR R@1", unretrieved="never") for n in (2, 9)]
-    text = compare(made, samples=200).save(tmp_path / "c.json").read_text()
+    reports = [
+        evaluate(toys.scores(toy, noise=n).top(1), toy, measures="MeanR R@1", unretrieved="never") for n in (2, 9)
+    ]
+    text = compare(reports, samples=200).save(tmp_path / "c.json").read_text()
     assert "Infinity" not in text and "NaN" not in text and json.loads(text)
 
 
 def test_a_system_does_not_differ_from_itself(reports):
     for line in reports[0].compare(reports[0], samples=200).lines:
-        found = line.differences[0]
-        assert found.value == 0 and found.p_adjusted == 1
-        if line.measure.name != "MedR" and found.interval is not None:
-            assert found.interval.low < 0 < found.interval.high  # that 60 queries agree does not prove it for others
+        difference = line.differences[0]
+        assert difference.value == 0 and difference.p_adjusted == 1
+        if line.measure.name != "MedR" and difference.interval is not None:
+            # That 60 queries agree does not prove it for others.
+            assert difference.interval.low < 0 < difference.interval.high
 
 
 def test_agreement_of_measures(reports):
@@ -200,16 +205,16 @@ def test_refused(reports):
         compare(reports, test="t-test")
     with pytest.raises(LimnerError, match="unknown family 'all'"):
         compare(reports, family="all")
-    other = toys.collection(n=20)
+    smaller = toys.collection(n=20)
     with pytest.raises(LimnerError, match="what is relevant under pairs i2t differs"):
-        reports[0].compare(evaluate(toys.scores(other), other))
+        reports[0].compare(evaluate(toys.scores(smaller), smaller))
     with pytest.raises(LimnerError, match="evaluate all systems on the same collection"):
-        reports[0].compare(evaluate(toys.scores(other), other), allow_different=True)
+        reports[0].compare(evaluate(toys.scores(smaller), smaller), allow_different=True)
     with pytest.raises(LimnerError, match="share no measure"):
-        reports[0].compare(evaluate(toys.scores(other), other, measures="P@7"))
+        reports[0].compare(evaluate(toys.scores(smaller), smaller, measures="P@7"))
 
 
 def test_a_missing_folder_is_refused_in_words(reports, tmp_path):
-    made = compare(reports[:2], samples=200)
+    comparison = compare(reports[:2], samples=200)
     with pytest.raises(LimnerError, match="no folder .*nowhere to write 'x.json' into"):
-        made.save(tmp_path / "nowhere" / "x.json")
+        comparison.save(tmp_path / "nowhere" / "x.json")

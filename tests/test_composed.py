@@ -43,19 +43,19 @@ def test_cirr_with_its_split_file_and_subset(tmp_path):
     file.write_text(json.dumps(CIRR))
     pool = {f"dev-{n}": f"./dev/dev-{n}.png" for n in range(1, 7)}
     (tmp_path / "image_splits" / "split.rc2.val.json").write_text(json.dumps(pool))
-    made = read_composed(file, images=tmp_path)
-    assert made.queries[0] == ComposedQuery("7", "dev-1", "two dogs", ("dev-2",), ("dev-2", "dev-3", "dev-4"))
-    assert list(made.images.ids) == list(pool) and not made.warnings
-    assert made.images.values[0] == str(tmp_path / "dev" / "dev-1.png")
+    query_set = read_composed(file, images=tmp_path)
+    assert query_set.queries[0] == ComposedQuery("7", "dev-1", "two dogs", ("dev-2",), ("dev-2", "dev-3", "dev-4"))
+    assert list(query_set.images.ids) == list(pool) and not query_set.warnings
+    assert query_set.images.values[0] == str(tmp_path / "dev" / "dev-1.png")
 
 
 def test_circo_has_several_answers_and_fashion_iq_two_captions(tmp_path):
     (tmp_path / "val.json").write_text(json.dumps(CIRCO))
     info = {"images": [{"id": n, "file_name": f"{n:012d}.jpg"} for n in range(10, 20)]}
     (tmp_path / "info.json").write_text(json.dumps(info))
-    made = read_composed(tmp_path / "val.json", pool=tmp_path / "info.json", images=tmp_path)
-    assert made.queries[0].answers == ("12", "13") and len(made.images) == 10
-    assert str(made.images.values[1]).endswith("000000000011.jpg")
+    query_set = read_composed(tmp_path / "val.json", pool=tmp_path / "info.json", images=tmp_path)
+    assert query_set.queries[0].answers == ("12", "13") and len(query_set.images) == 10
+    assert str(query_set.images.values[1]).endswith("000000000011.jpg")
     (tmp_path / "cap.dress.val.json").write_text(json.dumps(FASHION))
     (tmp_path / "split.dress.val.json").write_text(json.dumps(["B1", "B2", "B3"]))
     dress = read_composed(tmp_path / "cap.dress.val.json")
@@ -66,14 +66,14 @@ def test_json_lines_without_a_pool_say_so(tmp_path):
     rows = [{"reference": "a", "text": "red", "answers": ["b", "c"]}, {"reference": "b", "text": "x", "answers": ["b"]}]
     file = tmp_path / "mine.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    made = read_composed(file)
-    assert len(made.queries) == 1 and list(made.images.ids) == ["a", "b", "c"]
-    assert any("reference image is among the answers" in note for note in made.warnings)
-    assert any("no list of candidates" in note for note in made.warnings)
+    query_set = read_composed(file)
+    assert len(query_set.queries) == 1 and list(query_set.images.ids) == ["a", "b", "c"]
+    assert any("reference image is among the answers" in note for note in query_set.warnings)
+    assert any("no list of candidates" in note for note in query_set.warnings)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ({"a": 1}, "expected a list of queries"),
         ([1], "expected an object for each query"),
@@ -86,48 +86,50 @@ def test_json_lines_without_a_pool_say_so(tmp_path):
         ([{"candidate": "a", "target": "b", "captions": 3}], "not a valid"),
     ],
 )
-def test_bad_files_are_refused_in_one_line(tmp_path, content, said):
+def test_bad_files_are_refused_in_one_line(tmp_path, content, message):
     file = tmp_path / "bad.json"
     file.write_text(json.dumps(content))
-    with pytest.raises(LimnerError, match=said):
+    with pytest.raises(LimnerError, match=message):
         read_composed(file)
     done = run("evaluate", f"composed:{file}", "--model", "clip(model=DIR)")
     assert done.exit_code == 3 and "Traceback" not in done.output
 
 
 def test_in_scenes_all_answers_are_known_and_no_others_are_right():
-    made = scenes_composed(60, seed=3)
-    contents = [Content.of(scene) for scene in made.images.field("scene")]
-    place = {name: row for row, name in enumerate(made.images.ids)}
-    assert {query.subset for query in made.queries} == set(CHANGES) and made.complete
-    for query in made.queries:
+    query_set = scenes_composed(60, seed=3)
+    contents = [Content.of(scene) for scene in query_set.images.field("scene")]
+    place = {name: row for row, name in enumerate(query_set.images.ids)}
+    assert {query.subset for query in query_set.queries} == set(CHANGES) and query_set.complete
+    for query in query_set.queries:
         before = contents[place[query.reference]]
         after = {contents[place[answer]] for answer in query.answers}
         assert len(after) == 1 and query.reference not in query.answers
-        (wanted,) = after
-        assert query.answers == tuple(name for name, row in place.items() if contents[row] == wanted)
-        changed = (before.background != wanted.background) + len(before.things - wanted.things)
+        (content,) = after
+        assert query.answers == tuple(name for name, row in place.items() if contents[row] == content)
+        changed = (before.background != content.background) + len(before.things - content.things)
         assert changed == 1, query.text
-    assert made.images.open(0).size[0] > 0
+    assert query_set.images.open(0).size[0] > 0
 
 
 def toy(count=6, dim=4, *, seed=0, queries=5):
     rng = np.random.default_rng(seed)
     names = [f"i{n}" for n in range(count)]
-    asked = []
+    rows = []
     for n in range(queries):
-        reference, *others = rng.permutation(names)
-        asked.append(ComposedQuery(f"q{n}", reference, "x", tuple(others[:2]), tuple(others[:4]), subset="ab"[n % 2]))
-    made = ComposedQueries("toy", tuple(asked), Items(names, [None] * count))
+        reference, *candidates = rng.permutation(names)
+        rows.append(
+            ComposedQuery(f"q{n}", reference, "x", tuple(candidates[:2]), tuple(candidates[:4]), subset="ab"[n % 2])
+        )
+    query_set = ComposedQueries("toy", tuple(rows), Items(names, [None] * count))
     images = Embeddings(names, rng.standard_normal((count, dim)).astype(np.float32))
-    return made, images, Embeddings(made.texts.ids, rng.standard_normal((queries, dim)).astype(np.float32))
+    return query_set, images, Embeddings(query_set.texts.ids, rng.standard_normal((queries, dim)).astype(np.float32))
 
 
-def slow(made, images, vectors, measure, cut, *, within=False):
+def slow(query_set, images, vectors, measure, cut, *, in_subset=False):
     """Plain loops over plain lists."""
-    found = []
-    for row, query in enumerate(made.queries):
-        pool = [name for name in (query.group if within else images.ids) if name != query.reference]
+    values = []
+    for row, query in enumerate(query_set.queries):
+        pool = [name for name in (query.group if in_subset else images.ids) if name != query.reference]
         cosine = {}
         for name in pool:
             one, two = vectors.matrix[row], images.matrix[images.ids.index(name)]
@@ -135,34 +137,36 @@ def slow(made, images, vectors, measure, cut, *, within=False):
         ranked = sorted(pool, key=lambda name: -cosine[name])
         right = [name in query.answers for name in ranked]
         if measure == "R":
-            found.append(float(any(right[:cut])))
+            values.append(float(any(right[:cut])))
         else:
             total = sum(sum(right[: n + 1]) / (n + 1) for n in range(min(cut, len(right))) if right[n])
-            found.append(total / min(cut, len(query.answers)))
-    return float(np.mean(found))
+            values.append(total / min(cut, len(query.answers)))
+    return float(np.mean(values))
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_every_measure_equals_a_slow_loop(seed):
-    made, images, texts = toy(9, seed=seed, queries=8)
-    report = evaluate_composed(made, (images, texts), measures="R@1 R@3 MAP@1(capped) MAP@3(capped)", weight=0.3)
-    for how in COMPOSITIONS:
-        vectors = composed(made, images, texts, composition=how, weight=0.3)
+    query_set, images, texts = toy(9, seed=seed, queries=8)
+    report = evaluate_composed(query_set, (images, texts), measures="R@1 R@3 MAP@1(capped) MAP@3(capped)", weight=0.3)
+    for composition in COMPOSITIONS:
+        vectors = composed(query_set, images, texts, composition=composition, weight=0.3)
         for cut in (1, 3):
-            assert report.value(how, f"R@{cut}").estimate == pytest.approx(slow(made, images, vectors, "R", cut))
-            expected = slow(made, images, vectors, "MAP", cut)
-            assert report.value(how, f"MAP@{cut}(capped)").estimate == pytest.approx(expected)
-            expected = slow(made, images, vectors, "R", cut, within=True)
-            assert report.value(how, f"subset R@{cut}").estimate == pytest.approx(expected)
+            assert report.value(composition, f"R@{cut}").estimate == pytest.approx(
+                slow(query_set, images, vectors, "R", cut)
+            )
+            expected = slow(query_set, images, vectors, "MAP", cut)
+            assert report.value(composition, f"MAP@{cut}(capped)").estimate == pytest.approx(expected)
+            expected = slow(query_set, images, vectors, "R", cut, in_subset=True)
+            assert report.value(composition, f"subset R@{cut}").estimate == pytest.approx(expected)
 
 
 def test_the_reference_is_never_found_however_alike_it_is():
-    made, images, texts = toy()
-    report = evaluate_composed(made, (images, texts), measures="R@5")
+    query_set, images, texts = toy()
+    report = evaluate_composed(query_set, (images, texts), measures="R@5")
     assert report.value("image", "R@5").estimate == 1.0  # five other images: each list holds all of them
-    scores = limner.Scores.from_matrix(np.full((5, 6), 0.5), made.texts.ids, made.images.ids)
-    own = evaluate_composed(made, scores, name="flat", measures="R@1")
-    assert own.value("flat", "R@1").estimate == pytest.approx(2 / 5)  # ties among the five others
+    scores = limner.Scores.from_matrix(np.full((5, 6), 0.5), query_set.texts.ids, query_set.images.ids)
+    report_of_scores = evaluate_composed(query_set, scores, name="flat", measures="R@1")
+    assert report_of_scores.value("flat", "R@1").estimate == pytest.approx(2 / 5)  # ties among the five others
 
 
 @pytest.mark.parametrize(("scores", "right"), [([1, 1, 0], 1), ([1, 1, 1, 2], 2), ([0, 0, 0, 0, 3], 3), ([2, 1, 1], 2)])
@@ -175,22 +179,22 @@ def test_ties_within_a_subset_count_as_their_expectation(scores, right, cut):
 
 def test_a_system_that_knows_the_answer_scores_one_and_the_single_sides_do_not():
     """Vectors that hold the content: the words move the reference to exactly what is asked for."""
-    made = scenes_composed(30)
-    contents = [Content.of(scene) for scene in made.images.field("scene")]
+    query_set = scenes_composed(30)
+    contents = [Content.of(scene) for scene in query_set.images.field("scene")]
     number = {content: n for n, content in enumerate(dict.fromkeys(contents))}
-    place = {name: row for row, name in enumerate(made.images.ids)}
-    images = Embeddings(made.images.ids, np.eye(len(number), dtype=np.float32)[[number[c] for c in contents]])
-    wanted = [number[contents[place[query.answers[0]]]] for query in made.queries]
-    texts = Embeddings(made.texts.ids, np.eye(len(number), dtype=np.float32)[wanted])
-    report = evaluate_composed(made, (images, texts), weight=0.9)
+    place = {name: row for row, name in enumerate(query_set.images.ids)}
+    images = Embeddings(query_set.images.ids, np.eye(len(number), dtype=np.float32)[[number[c] for c in contents]])
+    answers = [number[contents[place[query.answers[0]]]] for query in query_set.queries]
+    texts = Embeddings(query_set.texts.ids, np.eye(len(number), dtype=np.float32)[answers])
+    report = evaluate_composed(query_set, (images, texts), weight=0.9)
     assert report.value("sum", "R@1").estimate == 1.0 and report.value("sum", "MAP@10(capped)").estimate == 1.0
     assert report.value("image", "R@1").estimate < 0.1
     assert {line.subset for line in report.lines} == {"all", *CHANGES}
 
 
 def test_from_the_shell(tmp_path):
-    made, images, texts = toy()
-    lines = [{"id": q.id, "reference": q.reference, "text": q.text, "answers": q.answers} for q in made.queries]
+    query_set, images, texts = toy()
+    lines = [{"id": q.id, "reference": q.reference, "text": q.text, "answers": q.answers} for q in query_set.queries]
     (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
     images.save(tmp_path / "i.npz")
     texts.save(tmp_path / "t.npz")
@@ -204,8 +208,8 @@ def test_from_the_shell(tmp_path):
     )
     done = run(*words, "--json", "-o", tmp_path / "out.csv")
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
-    assert {row["system"] for row in told["lines"]} == set(COMPOSITIONS)
+    answer = json.loads(done.stdout)
+    assert {row["system"] for row in answer["lines"]} == set(COMPOSITIONS)
     assert (tmp_path / "out.csv").read_text().startswith("system,subset,measure")
     np.save(tmp_path / "s.npy", np.zeros((5, 6), dtype=np.float32))
     assert run("evaluate", f"composed:{tmp_path / 'q.jsonl'}", "--scores", tmp_path / "s.npy").exit_code == 0
@@ -217,12 +221,12 @@ def test_from_the_shell(tmp_path):
 
 @pytest.mark.parametrize("command", ["evaluate composed:scenes -O queries=6", "explain probe scenes -O cases=6"])
 def test_a_system_that_is_not_trained_yet_is_trained(tmp_path, monkeypatch, command):
-    world, asked = limner.load("scenes", images=40), []
-    monkeypatch.setattr("limner.cli.options.load", lambda spec, _: asked.append(spec) or world)
+    world, loaded = limner.load("scenes", images=40), []
+    monkeypatch.setattr("limner.cli.options.load", lambda spec, _: loaded.append(spec) or world)
     done = run(*command.split(), "--model", "histograms", "--json")
-    assert done.exit_code == 0 and asked == ["scenes"], done.output
+    assert done.exit_code == 0 and loaded == ["scenes"], done.output
     done = run(*command.split(), "--model", "histograms", "-O", "train_on=photos", "--json")
-    assert done.exit_code == 0 and asked == ["scenes", "photos"], done.output
+    assert done.exit_code == 0 and loaded == ["scenes", "photos"], done.output
     limner.train(world, "histograms").save(tmp_path / "model")
     done = run(*command.split(), "--model", tmp_path / "model", "-O", "train_on=photos")
     assert done.exit_code == 3 and "is not trained now: leave it out" in done.stderr
@@ -230,13 +234,13 @@ def test_a_system_that_is_not_trained_yet_is_trained(tmp_path, monkeypatch, comm
 
 
 def test_a_file_of_queries_needs_a_collection_to_train_on(tmp_path):
-    made = scenes_composed(3)
+    query_set = scenes_composed(3)
     limner.datasets.write(limner.load("scenes", images=30), tmp_path / "photos")
     (tmp_path / "images").mkdir()
-    for row, name in enumerate(made.images.ids):
-        made.images.open(row).save(tmp_path / "images" / f"{name}.png")
+    for row, name in enumerate(query_set.images.ids):
+        query_set.images.open(row).save(tmp_path / "images" / f"{name}.png")
     lines = [{"id": q.id, "reference": f"{q.reference}.png", "text": q.text, "answers": [f"{a}.png" for a in q.answers]}
-             for q in made.queries]  # fmt: skip
+             for q in query_set.queries]  # fmt: skip
     (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
     words = (
         "evaluate",
@@ -258,12 +262,12 @@ def test_joint_spaces_of_systems_that_are_trained_now():
 
 
 def test_what_does_not_fit_is_refused():
-    made, images, texts = toy()
+    query_set, images, texts = toy()
     with pytest.raises(LimnerError, match="composition 'product'"):
-        composed(made, images, texts, composition="product")
+        composed(query_set, images, texts, composition="product")
     with pytest.raises(LimnerError, match="weight=2"):
-        composed(made, images, texts, weight=2)
+        composed(query_set, images, texts, weight=2)
     with pytest.raises(LimnerError, match="not in the pool"):
-        ComposedQueries("x", (ComposedQuery("q", "z", "t", ("i0",)),), made.images)
+        ComposedQueries("x", (ComposedQuery("q", "z", "t", ("i0",)),), query_set.images)
     with pytest.raises(LimnerError, match="at least one"):
         scenes_composed(0)

@@ -106,15 +106,18 @@ def shuffled(of: Collection, seed: int = 3) -> Collection:
 @pytest.mark.parametrize("measures", ["R@1 MedR MRR rsum", "R@5"])
 def test_reports_of_another_order_are_compared_by_id(measures):
     toy = toys.collection()
-    one, other = toys.scores(toy), toys.scores(toy, seed=5)
+    first_scores, second_scores = toys.scores(toy), toys.scores(toy, seed=5)
     turned = shuffled(toy)
-    first = evaluate(one, toy, measures=measures, name="one")
-    same = evaluate(other, toy, measures=measures, name="other")
+    first = evaluate(first_scores, toy, measures=measures, name="one")
+    second = evaluate(second_scores, toy, measures=measures, name="other")
     moved = evaluate(
-        other.restrict(queries=turned.images.ids, candidates=turned.texts.ids), turned, measures=measures, name="other"
+        second_scores.restrict(queries=turned.images.ids, candidates=turned.texts.ids),
+        turned,
+        measures=measures,
+        name="other",
     )
-    expected, got = compare([first, same], samples=999), compare([first, moved], samples=999)
-    for a, b in zip(expected.lines, got.lines, strict=True):
+    expected, actual = compare([first, second], samples=999), compare([first, moved], samples=999)
+    for a, b in zip(expected.lines, actual.lines, strict=True):
         assert a.values == pytest.approx(b.values)
         for x, y in zip(a.differences, b.differences, strict=True):
             assert x.value == pytest.approx(y.value) and x.test.p_value == pytest.approx(y.test.p_value)
@@ -135,7 +138,7 @@ def test_other_queries_are_still_refused():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "contradictions"),
     [
         (RUN, 0),
         ("a Q0 x 1 1 t\na Q0 y 2 2 t\nb Q0 y 1 3 t\n", 1),
@@ -145,13 +148,13 @@ def test_other_queries_are_still_refused():
         ("a Q0 x - 1 t\na Q0 y - 2 t\n", 0),  # no ranks
     ],
 )
-def test_a_rank_column_that_contradicts_the_scores_is_told(tmp_path, text, told):
+def test_a_rank_column_that_contradicts_the_scores_is_told(tmp_path, text, contradictions):
     (tmp_path / "s.run").write_text(text)
     run = read_run(tmp_path / "s.run")
     assert run["a"] == [c for _, c in sorted(_scored(text, "a"), reverse=True)]
-    assert len(run.notes) == bool(told)
-    if told:
-        assert f"in {told} of" in run.notes[0] and "ordered by score" in run.notes[0]
+    assert len(run.notes) == bool(contradictions)
+    if contradictions:
+        assert f"in {contradictions} of" in run.notes[0] and "ordered by score" in run.notes[0]
         report = evaluate(run, Judgements.from_pairs([("a", "x")]), measures="R@1")
         assert run.notes[0] in report.notes
 

@@ -17,10 +17,10 @@ def gain(answers, threshold, precision, absent):
     """The gain of each cluster over its number of queries if all have as many, query by query."""
     sums = {}
     for row, label in enumerate(answers.clusters):
-        shown = [bool(r) for c, r in zip(answers.confidence[row], answers.right[row], strict=True) if c >= threshold]
-        here = (1 - absent) * (np.mean(shown) - precision) if shown else 0.0
+        accepted = [bool(r) for c, r in zip(answers.confidence[row], answers.right[row], strict=True) if c >= threshold]
+        gain_if_present = (1 - absent) * (np.mean(accepted) - precision) if accepted else 0.0
         fooled = any(c >= threshold for c in answers.without[row])
-        sums.setdefault(label, []).append(here - absent * precision * fooled)
+        sums.setdefault(label, []).append(gain_if_present - absent * precision * fooled)
     return [np.mean(sums[label]) for label in sorted(sums)]
 
 
@@ -30,16 +30,16 @@ def drawn(rng, images, *, queries=3, k=4, skill=1.5):
     right = rng.random((n, k)) < 0.3
     luck = np.repeat(rng.standard_normal((images, 1)), queries, axis=0)
     confidence = skill * right + rng.standard_normal((n, k)) * 0.6 + 0.4 * luck
-    without = rng.standard_normal((n, k)) * 0.6 + 0.4 * luck
-    return Answers(confidence, right, without, np.repeat(np.arange(images), queries))
+    unmatched = rng.standard_normal((n, k)) * 0.6 + 0.4 * luck
+    return Answers(confidence, right, unmatched, np.repeat(np.arange(images), queries))
 
 
 def test_gains_are_those_of_the_definition():
     answers = drawn(np.random.default_rng(1), 20)
     thresholds = np.linspace(-1, 3, 9)
-    found = answers.gains(thresholds, precision=0.8, absent=0.3)
+    gains = answers.gains(thresholds, precision=0.8, absent=0.3)
     for column, threshold in enumerate(thresholds):
-        assert found[:, column] == pytest.approx(gain(answers, threshold, 0.8, 0.3))
+        assert gains[:, column] == pytest.approx(gain(answers, threshold, 0.8, 0.3))
     precision, answered = answers.measured(1.0, absent=0.3)
     assert np.mean(gain(answers, 1.0, precision, 0.3)) == pytest.approx(0, abs=1e-12)
     assert answered == np.mean([(row >= 1.0).any() for row in answers.confidence])
@@ -61,28 +61,32 @@ def uneven(rng, images, *, vague):
 def test_a_promise_is_for_a_random_query_however_many_an_image_has(vague):
     rng = np.random.default_rng(7)
     world = uneven(rng, 20_000, vague=vague)
-    shown = world.confidence[:, 0] >= 1
-    assert world.right[shown, 0].mean() < 0.65, "over queries, at any threshold"
+    accepted = world.confidence[:, 0] >= 1
+    assert world.right[accepted, 0].mean() < 0.65, "over queries, at any threshold"
     broken = []
     for seed in range(60):
-        found = precision_threshold(uneven(rng, 400, vague=vague), precision=0.7, absent=0.01, seed=seed)
-        broken.append(found.value is not None)
+        threshold = precision_threshold(uneven(rng, 400, vague=vague), precision=0.7, absent=0.01, seed=seed)
+        broken.append(threshold.value is not None)
     assert np.mean(broken) <= 0.05
 
 
 def test_a_promise_with_uneven_images_is_still_found():
     rng = np.random.default_rng(8)
     sample = uneven(rng, 400, vague=5)
-    found = precision_threshold(sample, precision=0.4, absent=0.01)
-    assert found.value is not None and found.largest == 5 and found.answered > 0.5
+    threshold = precision_threshold(sample, precision=0.4, absent=0.01)
+    assert threshold.value is not None and threshold.largest == 5 and threshold.answered > 0.5
 
 
 def test_measured_precision_is_over_queries():
     """By a slow count."""
     world = uneven(np.random.default_rng(9), 300, vague=4)
     threshold = 1.4
-    shown = [bool(right) for c, right in zip(world.confidence[:, 0], world.right[:, 0], strict=True) if c >= threshold]
-    assert world.measured(threshold, absent=0.01) == pytest.approx((np.mean(shown), len(shown) / len(world.confidence)))
+    accepted = [
+        bool(right) for c, right in zip(world.confidence[:, 0], world.right[:, 0], strict=True) if c >= threshold
+    ]
+    assert world.measured(threshold, absent=0.01) == pytest.approx(
+        (np.mean(accepted), len(accepted) / len(world.confidence))
+    )
 
 
 def test_an_image_with_more_queries_than_promised_for_does_not_count():
@@ -96,8 +100,8 @@ def test_an_image_with_more_queries_than_promised_for_does_not_count():
     counts = {precision_threshold(large, precision=0.5, seed=seed).clusters for seed in range(8)}
     assert sizes == {2, 12} and counts == {17, 18}
     alike = Answers(sample.confidence, sample.right, sample.without, np.repeat(np.arange(40), 2))
-    one, other = (sample.gains(np.array([1.0]), precision=0.5, absent=0.2, largest=size) for size in (2, 4))
-    assert one == pytest.approx(2 * other) and one == pytest.approx(
+    one, halved = (sample.gains(np.array([1.0]), precision=0.5, absent=0.2, largest=size) for size in (2, 4))
+    assert one == pytest.approx(2 * halved) and one == pytest.approx(
         alike.gains(np.array([1.0]), precision=0.5, absent=0.2)
     )
 
@@ -105,28 +109,28 @@ def test_an_image_with_more_queries_than_promised_for_does_not_count():
 def test_one_image_with_nearly_all_queries_is_named_or_left_out():
     """Its size is the bound of the bet if it is in the half that proposes."""
     pair = Answers(np.ones((16, 1)), np.ones((16, 1), bool), np.zeros((16, 1)), [0, 1, *[2] * 7, *[3] * 7])
-    found = [precision_threshold(pair, precision=0.5, seed=seed) for seed in range(20)]
-    assert {(each.largest, each.clusters) for each in found} == {(1, 0), (7, 2)}
-    assert all(each.value is None for each in found)
+    thresholds = [precision_threshold(pair, precision=0.5, seed=seed) for seed in range(20)]
+    assert {(each.largest, each.clusters) for each in thresholds} == {(1, 0), (7, 2)}
+    assert all(each.value is None for each in thresholds)
     rng = np.random.default_rng(11)
     owner = np.arange(900) // 300  # 300 queries of one image, all other images have one
     labels = np.where(owner == 0, 0, np.arange(900))
-    right, other = rng.standard_normal((2, 900, 16))
-    scores = limner.Scores.from_embeddings(right + 0.5 * other, right)
+    right, noise = rng.standard_normal((2, 900, 16))
+    scores = limner.Scores.from_embeddings(right + 0.5 * noise, right)
     pairs = Judgements.from_pairs((n, n) for n in range(900))
-    whole = [calibrate(scores, pairs, images=labels, seed=seed) for seed in range(8)]
-    known = next(each for each in whole if each.answers.sizes.max() > 1)
+    calibrations = [calibrate(scores, pairs, images=labels, seed=seed) for seed in range(8)]
+    calibration = next(each for each in calibrations if each.answers.sizes.max() > 1)
     with pytest.raises(LimnerError, match="and up to 300: leave out the largest"):
-        known.cut_off(0.99)
+        calibration.cut_off(0.99)
 
 
 def test_the_queries_of_an_image_stay_together_where_some_are_sampled(monkeypatch):
     monkeypatch.setattr("limner.search.cut_off.MOST", 100)
     rng = np.random.default_rng(12)
-    right, other = rng.standard_normal((2, 600, 16))
-    scores = limner.Scores.from_embeddings(right + 0.5 * other, right)
-    known = calibrate(scores, Judgements.from_pairs((n, n) for n in range(600)), images=np.arange(600) // 6)
-    assert set(known.answers.sizes) == {6} and len(known.answers.sizes) == 17
+    right, noise = rng.standard_normal((2, 600, 16))
+    scores = limner.Scores.from_embeddings(right + 0.5 * noise, right)
+    calibration = calibrate(scores, Judgements.from_pairs((n, n) for n in range(600)), images=np.arange(600) // 6)
+    assert set(calibration.answers.sizes) == {6} and len(calibration.answers.sizes) == 17
 
 
 def test_a_promise_is_broken_at_most_as_often_as_said_and_finds_answers():
@@ -137,9 +141,9 @@ def test_a_promise_is_broken_at_most_as_often_as_said_and_finds_answers():
         chosen = rng.integers(0, 1500, 200)
         sample = world.take(np.concatenate([np.arange(3 * image, 3 * image + 3) for image in chosen]))
         sample = Answers(sample.confidence, sample.right, sample.without, np.repeat(np.arange(200), 3))
-        found = precision_threshold(sample, precision=0.8, absent=0.2, level=0.9, seed=seed)
-        answered.append(found.answered)
-        broken.append(found.value is not None and world.measured(found.value, absent=0.2)[0] < 0.8)
+        threshold = precision_threshold(sample, precision=0.8, absent=0.2, level=0.9, seed=seed)
+        answered.append(threshold.answered)
+        broken.append(threshold.value is not None and world.measured(threshold.value, absent=0.2)[0] < 0.8)
     assert np.mean(broken) <= 0.1 and np.mean(answered) > 0.05
 
 
@@ -160,91 +164,93 @@ def searched(tmp_path_factory):
     rng = np.random.default_rng(4)
     right = rng.standard_normal((600, 24))
     items = limner.Embeddings([f"i{n}" for n in range(600)], right)
-    asked = limner.Embeddings([f"q{n}" for n in range(600)], right + 0.5 * rng.standard_normal(right.shape))
-    made = index(tmp_path_factory.mktemp("cut") / "items.index", items)
+    queries = limner.Embeddings([f"q{n}" for n in range(600)], right + 0.5 * rng.standard_normal(right.shape))
+    items_index = index(tmp_path_factory.mktemp("cut") / "items.index", items)
     pairs = Judgements.from_pairs((f"q{n}", f"i{n}") for n in range(600))
-    calibrate_index(made, asked, pairs)
-    return made, asked, pairs
+    calibrate_index(items_index, queries, pairs)
+    return items_index, queries, pairs
 
 
 def test_an_index_answers_what_matches_and_nothing_else(searched):
-    made, asked, _ = searched
-    hits = search_sure(made, asked.subset(asked.ids[:40]), k=5, precision=0.9)
-    shown = [hits[query] for query in hits.queries.ids]
-    right = [hit.id == f"i{query[1:]}" for query, listed in zip(hits.queries.ids, shown, strict=True) for hit in listed]
-    assert np.mean(right) >= 0.9 and sum(map(bool, shown)) > 10
+    items_index, queries, _ = searched
+    hits = search_sure(items_index, queries.subset(queries.ids[:40]), k=5, precision=0.9)
+    answers = [hits[query] for query in hits.queries.ids]
+    right = [
+        hit.id == f"i{query[1:]}" for query, listed in zip(hits.queries.ids, answers, strict=True) for hit in listed
+    ]
+    assert np.mean(right) >= 0.9 and sum(map(bool, answers)) > 10
     noise = np.random.default_rng(5).standard_normal((20, 24))
-    nothing = search_sure(made, noise, k=5, precision=0.9)
-    assert sum(bool(nothing[query]) for query in nothing.queries.ids) <= 2
-    assert "nothing here matches" in str(nothing) and "at least 90%" in nothing.how
-    assert nothing.as_dict()["cut_off"]["precision"] == 0.9 and "Nothing here matches" in nothing.html()
+    no_answers = search_sure(items_index, noise, k=5, precision=0.9)
+    assert sum(bool(no_answers[query]) for query in no_answers.queries.ids) <= 2
+    assert "nothing here matches" in str(no_answers) and "at least 90%" in no_answers.how
+    assert no_answers.as_dict()["cut_off"]["precision"] == 0.9 and "Nothing here matches" in no_answers.html()
 
 
 def test_confidences_are_those_of_csls(searched):
-    made, asked, pairs = searched
-    known = calibrate(made.scores(asked), pairs)
-    kept = calibration_of(made)
-    assert np.array_equal(kept.answers.confidence, known.answers.confidence)
-    assert np.array_equal(kept.answers.without, known.answers.without)
+    items_index, queries, pairs = searched
+    calibration = calibrate(items_index.scores(queries), pairs)
+    saved = calibration_of(items_index)
+    assert np.array_equal(saved.answers.confidence, calibration.answers.confidence)
+    assert np.array_equal(saved.answers.without, calibration.answers.without)
     ids, scores = ["i3", "i1", "i2"], np.array([0.9, 0.5, 0.4])
-    expected = 2 * scores - known.near(ids) - scores.mean()
-    assert kept.confidences(ids, scores) == pytest.approx(expected)
+    expected = 2 * scores - calibration.near(ids) - scores.mean()
+    assert saved.confidences(ids, scores) == pytest.approx(expected)
 
 
 def test_removing_the_answers_equals_searching_without_them(searched):
-    made, asked, pairs = searched
-    few = asked.subset(asked.ids[:80])
-    known = calibrate(made.scores(few), pairs.restrict(queries=few.ids)).answers
-    rows = np.sort(np.unique(np.asarray(known.clusters)))
-    bank_free = [few.ids[int(row)] for row in rows]
-    near = calibrate(made.scores(few), pairs.restrict(queries=few.ids)).near
+    items_index, queries, pairs = searched
+    sample = queries.subset(queries.ids[:80])
+    answers = calibrate(items_index.scores(sample), pairs.restrict(queries=sample.ids)).answers
+    rows = np.sort(np.unique(np.asarray(answers.clusters)))
+    bank_free = [sample.ids[int(row)] for row in rows]
+    nearness = calibrate(items_index.scores(sample), pairs.restrict(queries=sample.ids)).near
     for place, query in enumerate(bank_free[:5]):
-        left = [key for key in made.ids if key != f"i{query[1:]}"]
-        ranking = made.scores(few.subset([query])).restrict(candidates=left).top(10)
+        left = [key for key in items_index.ids if key != f"i{query[1:]}"]
+        ranking = items_index.scores(sample.subset([query])).restrict(candidates=left).top(10)
         scores = np.asarray(ranking.scores, dtype=np.float64)[0]
-        expected = 2 * scores - near(ranking[query]) - scores.mean()
-        assert known.without[place, :10] == pytest.approx(expected)
+        expected = 2 * scores - nearness(ranking[query]) - scores.mean()
+        assert answers.without[place, :10] == pytest.approx(expected)
 
 
 def test_a_changed_or_uncalibrated_index_says_so(tmp_path):
     pytest.importorskip("lancedb")
     rng = np.random.default_rng(6)
     vectors = rng.standard_normal((80, 8))
-    made = index(tmp_path / "i", limner.Embeddings(range(80), vectors))
+    items_index = index(tmp_path / "i", limner.Embeddings(range(80), vectors))
     with pytest.raises(LimnerError, match="not calibrated: give judged queries"):
-        search_sure(made, vectors[:1], precision=0.5)
+        search_sure(items_index, vectors[:1], precision=0.5)
     pairs = Judgements.from_pairs((n, n) for n in range(80))
-    calibrate_index(made, limner.Embeddings(range(80), vectors), pairs)
-    calibrate_index(made, limner.Embeddings(range(80), vectors), pairs)  # again takes its place
-    assert search_sure(made, vectors[:1], precision=0.5)["0"]
+    calibrate_index(items_index, limner.Embeddings(range(80), vectors), pairs)
+    calibrate_index(items_index, limner.Embeddings(range(80), vectors), pairs)  # again takes its place
+    assert search_sure(items_index, vectors[:1], precision=0.5)["0"]
     with pytest.raises(LimnerError, match="expected 1 to 50"):
-        search_sure(made, vectors[:1], k=60, precision=0.5)
-    made.add(limner.Embeddings(["new"], vectors[:1]))
+        search_sure(items_index, vectors[:1], k=60, precision=0.5)
+    items_index.add(limner.Embeddings(["new"], vectors[:1]))
     with pytest.raises(LimnerError, match="80 items then, 81 now"):
-        search_sure(made, vectors[:1], precision=0.5)
+        search_sure(items_index, vectors[:1], precision=0.5)
 
 
 def test_a_promise_is_not_rounded_up():
     answers = Answers(np.ones((8000, 1)), np.ones((8000, 1), bool), np.zeros((8000, 1)), np.arange(8000))
-    known = Calibration(answers, near=lambda ids: np.zeros(len(ids)), absent=0.001)
-    told = str(known.cut_off(0.996, k=1, level=0.999))
-    assert told.startswith("at least 99.6% of what is shown is right") and "confidence 99.9%" in told
-    assert "at most 0.1% have no match" in told
+    calibration = Calibration(answers, near=lambda ids: np.zeros(len(ids)), absent=0.001)
+    promise = str(calibration.cut_off(0.996, k=1, level=0.999))
+    assert promise.startswith("at least 99.6% of what is shown is right") and "confidence 99.9%" in promise
+    assert "at most 0.1% have no match" in promise
 
 
 def test_a_promise_out_of_reach_is_refused_with_what_is_within(searched):
-    made, asked, pairs = searched
+    items_index, queries, pairs = searched
     wrong = Judgements.from_pairs((f"q{n}", f"i{(n + 7) % 600}") for n in range(600))
     with pytest.raises(LimnerError, match=r"no cut-off guarantees a precision of 90% .* within reach"):
-        calibrate(made.scores(asked), wrong).cut_off(0.9)
+        calibrate(items_index.scores(queries), wrong).cut_off(0.9)
     with pytest.raises(LimnerError, match=r"about \d+% is within reach; ask for less, judge more"):
-        calibrate(made.scores(asked), pairs).cut_off(0.999)
+        calibrate(items_index.scores(queries), pairs).cut_off(0.999)
     with pytest.raises(LimnerError, match="within reach; judge more queries, or") as low:
-        calibrate(made.scores(asked), pairs).cut_off(0.999, lowest=0.999)
+        calibrate(items_index.scores(queries), pairs).cut_off(0.999, lowest=0.999)
     assert "ask for less" not in str(low.value), "nothing lower can be asked for"
     assert "judged queries to test it" in str(low.value), "each query is alone, whatever its image"
     with pytest.raises(LimnerError, match="labels of 600 queries"):
-        calibrate(made.scores(asked), pairs, images=["a"])
+        calibrate(items_index.scores(queries), pairs, images=["a"])
 
 
 ENCODER = '''
@@ -285,16 +291,16 @@ def test_at_the_shell(tmp_path, monkeypatch):
         assert done.exit_code == status, done.output
         return done
 
-    made = run("index", "i", "c.csv", "--model", "numbering:Numbers", "--json")
-    assert json.loads(made.stdout)["items"] == 300
-    asked = ("search", "i", "caption 4", "caption 5", "--model", "numbering:Numbers", "-k", "3")
-    assert "not calibrated" in run(*asked, "--precision", "0.9", status=3).output
-    told = run("index", "i", "--model", "numbering:Numbers", "--calibrate", "c.csv", "--json")
-    assert json.loads(told.stdout)["calibrated"]["0.9"].endswith("% answered")
-    hits = json.loads(run(*asked, "--precision", "0.9", "--json").stdout)
+    built = run("index", "i", "c.csv", "--model", "numbering:Numbers", "--json")
+    assert json.loads(built.stdout)["items"] == 300
+    words = ("search", "i", "caption 4", "caption 5", "--model", "numbering:Numbers", "-k", "3")
+    assert "not calibrated" in run(*words, "--precision", "0.9", status=3).output
+    calibrated = run("index", "i", "--model", "numbering:Numbers", "--calibrate", "c.csv", "--json")
+    assert json.loads(calibrated.stdout)["calibrated"]["0.9"].endswith("% answered")
+    hits = json.loads(run(*words, "--precision", "0.9", "--json").stdout)
     assert [(hit["query_value"], hit["id"]) for hit in hits["hits"]] == [("caption 4", "4.png")]
-    assert "nothing here matches" in run(*asked, "--precision", "0.9").stdout
-    assert "leave out --correct" in run(*asked, "--precision", "0.9", "--approximate", status=2).output
+    assert "nothing here matches" in run(*words, "--precision", "0.9").stdout
+    assert "leave out --correct" in run(*words, "--precision", "0.9", "--approximate", status=2).output
 
 
 def test_captions_without_a_known_word_stop_neither_an_index_nor_a_calibration(tmp_path, monkeypatch):
@@ -319,11 +325,11 @@ def test_captions_without_a_known_word_stop_neither_an_index_nor_a_calibration(t
 
     run("index", "i", "c.csv")
     assert "calibrated with 300 queries" in run("index", "i", "--calibrate", "c.csv", "--split", "dev").stderr
-    told = run("index", "i", "--calibrate", "c.csv").stderr
-    assert "2 of 320 texts have no word that the system knows, such as 'unknown 7': they are left out" in told
-    assert "calibrated with 318 queries" in told
-    made = run("index", "t", "c.csv", "--side", "texts", "--json")
-    assert json.loads(made.stdout)["items"] == 318 and "2 of 320 texts" in made.stderr
+    messages = run("index", "i", "--calibrate", "c.csv").stderr
+    assert "2 of 320 texts have no word that the system knows, such as 'unknown 7': they are left out" in messages
+    assert "calibrated with 318 queries" in messages
+    built = run("index", "t", "c.csv", "--side", "texts", "--json")
+    assert json.loads(built.stdout)["items"] == 318 and "2 of 320 texts" in built.stderr
     assert "knows no word of 'unknown 7'" in run("search", "i", "unknown 7", status=3).output
     (tmp_path / "none.csv").write_text("image,caption\n1.png,unknown 1\n2.png,unknown 2\n")
     assert "nothing is indexed" in run("index", "n", "none.csv", "--side", "texts", status=3).output

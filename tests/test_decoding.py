@@ -86,7 +86,7 @@ def test_photographs_are_turned_everywhere(orientation, tmp_path):
     images = limner.Items(["a"], [tmp_path / "a.jpg"])
     world = limner.Collection("x", images, limner.Items(["t"], ["x"], kind="text"), limner.Judgements.from_pairs([]))
 
-    def seen(picture: Image.Image) -> np.ndarray:
+    def shrunk(picture: Image.Image) -> np.ndarray:
         return np.asarray(picture.convert("RGB").resize((3, 2), Image.Resampling.BOX)).astype(int)
 
     import base64
@@ -100,9 +100,9 @@ def test_photographs_are_turned_everywhere(orientation, tmp_path):
         "upload": served_images.accepted(data),
         "index": Image.open(io.BytesIO(small(tmp_path / "a.jpg", name="a"))),
     }
-    for where, picture in copies.items():
-        assert np.abs(seen(picture) - SCENE).max() < 60, where
-        assert (picture.width > picture.height) and not picture.getexif(), where
+    for name, picture in copies.items():
+        assert np.abs(shrunk(picture) - SCENE).max() < 60, name
+        assert (picture.width > picture.height) and not picture.getexif(), name
     straight = limner.Items(["a"], [file_of(big, "JPEG", quality=95, subsampling=0)])
     assert np.allclose(Histograms().encode(images), Histograms().encode(straight), atol=0.05)
 
@@ -132,9 +132,9 @@ def png16(values: np.ndarray) -> bytes:
 
 def test_grey_of_16_bits_is_scaled_and_not_cut():
     values = np.array([[0, 257, 32768, 65535, 128 * 257, 1000]], dtype=np.uint16)
-    got = np.asarray(open_image(png16(values), name="x"))
-    assert got[0, :, 0].tolist() == [round(v / 257) for v in values[0].tolist()]
-    assert (got[..., 0] == got[..., 1]).all() and (got[..., 0] == got[..., 2]).all()
+    pixels = np.asarray(open_image(png16(values), name="x"))
+    assert pixels[0, :, 0].tolist() == [round(v / 257) for v in values[0].tolist()]
+    assert (pixels[..., 0] == pixels[..., 1]).all() and (pixels[..., 0] == pixels[..., 2]).all()
 
 
 def saved(picture: Image.Image, form: str, **options) -> bytes:
@@ -188,24 +188,24 @@ def rgb_with_transparent_colour() -> bytes:
     ],
 )  # fmt: skip
 def test_every_mode(data, expected):
-    got = open_image(data, name="x")
-    assert got.mode == "RGB"
-    np.testing.assert_allclose(np.asarray(got)[0], expected, atol=1)
+    image = open_image(data, name="x")
+    assert image.mode == "RGB"
+    np.testing.assert_allclose(np.asarray(image)[0], expected, atol=1)
 
 
 def test_photographs_in_other_colour_spaces():
     for mode, colour in (("CMYK", (0, 255, 255, 0)), ("L", 76), ("RGB", (254, 0, 0))):
         data = saved(Image.new(mode, (16, 16), colour), "JPEG", quality=95)
-        got = np.asarray(open_image(data, name="x"))[8, 8]
+        pixel = np.asarray(open_image(data, name="x"))[8, 8]
         expected = [76] * 3 if mode == "L" else [254, 0, 0]
-        np.testing.assert_allclose(got, expected, atol=4, err_msg=mode)
+        np.testing.assert_allclose(pixel, expected, atol=4, err_msg=mode)
 
 
 @pytest.mark.parametrize("form", ["GIF", "PNG", "WEBP"])
 def test_of_an_animation_the_first_frame_is_seen(form):
     frames = [Image.new("RGB", (8, 8), c) for c in ((255, 0, 0), (0, 255, 0))]
-    more = {"lossless": True} if form == "WEBP" else {}
-    data = saved(frames[0], form, save_all=True, append_images=frames[1:], duration=50, **more)
+    options = {"lossless": True} if form == "WEBP" else {}
+    data = saved(frames[0], form, save_all=True, append_images=frames[1:], duration=50, **options)
     with Image.open(io.BytesIO(data)) as picture:
         assert picture.n_frames == 2
     assert open_image(data, name="x").getpixel((3, 3)) == (255, 0, 0)
@@ -215,8 +215,8 @@ def test_a_transparent_gif_is_white_there():
     picture = Image.new("P", (2, 1))
     picture.putpalette([0, 0, 0, 9, 9, 99])
     picture.putdata([0, 1])
-    got = open_image(saved(picture, "GIF", transparency=0), name="x")
-    assert [got.getpixel((x, 0)) for x in (0, 1)] == [(255, 255, 255), (9, 9, 99)]
+    image = open_image(saved(picture, "GIF", transparency=0), name="x")
+    assert [image.getpixel((x, 0)) for x in (0, 1)] == [(255, 255, 255), (9, 9, 99)]
 
 
 def test_what_a_function_draws_is_upright_and_rgb_too():
@@ -324,7 +324,7 @@ def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path):
 
 
 def test_no_more_at_once_than_the_total():
-    turns, under_way, most, lock = Turns(100, free=1), [], [], threading.Lock()
+    turns, under_way, totals, lock = Turns(100, free=1), [], [], threading.Lock()
 
     def work(size: int) -> None:
         with turns.turn(size):
@@ -332,7 +332,7 @@ def test_no_more_at_once_than_the_total():
                 return  # never waits, and does not count
             with lock:
                 under_way.append(size)
-                most.append(sum(under_way))
+                totals.append(sum(under_way))
             time.sleep(0.002)
             with lock:
                 under_way.remove(size)
@@ -344,7 +344,7 @@ def test_no_more_at_once_than_the_total():
     for thread in threads:
         thread.join(30)
     assert not any(thread.is_alive() for thread in threads)
-    assert max(m for m in most if m != 150) <= 100 and most.count(150) == 6
+    assert max(m for m in totals if m != 150) <= 100 and totals.count(150) == 6
     assert turns.taken == 0
 
 

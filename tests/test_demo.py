@@ -13,7 +13,7 @@ from limner.cli.story import BASELINE, BETTER, FILES, story
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def demo_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo") / "out"
     stages = []
 
@@ -26,8 +26,8 @@ def told(tmp_path_factory):
     return folder, list(story(folder, images=100, stage=stage)), stages
 
 
-def test_the_story_has_its_chapters_in_order(told):
-    _, chapters, _ = told
+def test_the_story_has_its_chapters_in_order(demo_run):
+    _, chapters, _ = demo_run
     assert [c.title for c in chapters] == [
         "A data set in which all matches are known",
         "Two simple systems",
@@ -38,14 +38,14 @@ def test_the_story_has_its_chapters_in_order(told):
     ]
 
 
-def test_the_files_are_there_and_the_last_line_names_the_report(told):
-    folder, chapters, _ = told
+def test_the_files_are_there_and_the_last_line_names_the_report(demo_run):
+    folder, chapters, _ = demo_run
     assert sorted(p.name for p in folder.iterdir()) == sorted(FILES)
     assert chapters[-1].text.splitlines()[-1].endswith(f"The report: {folder / 'report.html'}")
 
 
-def test_the_numbers_of_the_story_are_those_of_the_reports(told):
-    folder, chapters, _ = told
+def test_the_numbers_of_the_story_are_those_of_the_reports(demo_run):
+    folder, chapters, _ = demo_run
     better, baseline = (limner.Report.load(folder / name) for name in ("report.json", "baseline.json"))
     assert (better.system, baseline.system) == (BETTER, BASELINE)
     numbers = chapters[2]
@@ -56,9 +56,9 @@ def test_the_numbers_of_the_story_are_those_of_the_reports(told):
             assert f"{100 * cell[BASELINE]:.1f}" in numbers.text
 
 
-def test_what_labels_hide_against_a_slow_count(told):
+def test_what_labels_hide_against_a_slow_count(demo_run):
     """The share of first answers counted as wrong that are right, query by query."""
-    folder, chapters, _ = told
+    folder, chapters, _ = demo_run
     report = limner.Report.load(folder / "report.json")
     for direction, share in chapters[3].data["wrong that are right"].items():
         pairs, complete = (report.find("R@1", direction=direction, view=v) for v in ("pairs", "complete"))
@@ -69,23 +69,23 @@ def test_what_labels_hide_against_a_slow_count(told):
         assert share == pytest.approx(right / wrong)
 
 
-def test_the_world_chapter_counts_the_pairs(told):
+def test_the_world_chapter_counts_the_pairs(demo_run):
     world = limner.load("scenes", images=100)
-    data = told[1][0].data
+    data = demo_run[1][0].data
     assert (data["labelled"], data["true"]) == (500, len(world.extra["complete"]))
-    assert f"miss {1 - 500 / data['true']:.0%}" in told[1][0].text
+    assert f"miss {1 - 500 / data['true']:.0%}" in demo_run[1][0].text
 
 
-def test_chance_is_the_share_of_right_answers(told):
+def test_chance_is_the_share_of_right_answers(demo_run):
     unseen = limner.load("scenes", images=100).test
     complete = unseen.extra["complete"].restrict(queries=unseen.images.ids, candidates=unseen.texts.ids)
-    cells = told[1][2].data
+    cells = demo_run[1][2].data
     assert cells["pairs i2t"]["chance"] == pytest.approx(5 / 100)
     assert cells["complete t2i"]["chance"] == pytest.approx(len(complete) / (20 * 100))
 
 
-def test_everything_that_lasts_shows_progress(told):
-    assert told[2] == [
+def test_everything_that_lasts_shows_progress(demo_run):
+    assert demo_run[2] == [
         "composing 100 scenes",
         "drawing the images",
         "training histograms",
@@ -97,8 +97,8 @@ def test_everything_that_lasts_shows_progress(told):
     ]
 
 
-def test_the_page_shows_both_systems(told):
-    page = (told[0] / "report.html").read_text()
+def test_the_page_shows_both_systems(demo_run):
+    page = (demo_run[0] / "report.html").read_text()
     assert BETTER in page
     assert BASELINE in page
 

@@ -61,8 +61,8 @@ class World:
         turned = [(text, image, grade) for image, text, grade in self.judged[name] if text != "elsewhere"]
         if name != "eccv":
             return turned
-        kept = {(t, i): g for t, i, g in [*turned[1:], (self.texts[-1], self.images[0], 1.0)]}
-        return [(t, i, g) for (t, i), g in kept.items()]
+        grades = {(t, i): g for t, i, g in [*turned[1:], (self.texts[-1], self.images[0], 1.0)]}
+        return [(t, i, g) for (t, i), g in grades.items()]
 
     @property
     def system(self) -> Scores:
@@ -119,20 +119,22 @@ def queries(world: World, view, direction: str) -> list[Query]:
         originals = {pair: g for pair, g in judged_pairs(world, "pairs", direction).items() if g > 0}
         grades = {pair: max(grades.get(pair, 0.0), originals.get(pair, 0.0)) for pair in grades | originals}
     looked_at = judged_pairs(world, view.pool, direction) if view.pool else None
-    found = []
+    parsed = []
     for row, query in enumerate(ids):
         inside = range(len(pool))
         if looked_at is not None:
-            asked, answers = {q for q, _ in looked_at}, {c for _, c in looked_at}
-            inside = [c for c in inside if query in asked and pool[c] in answers]
+            judged_queries, answers = {q for q, _ in looked_at}, {c for _, c in looked_at}
+            inside = [c for c in inside if query in judged_queries and pool[c] in answers]
         if view.folds is not None:
             inside = [c for c in inside if folds[row] is not None and pool_folds[c] == folds[row]]
-        there = {pool[c] for c in inside}
-        lost = [g for (q, c), g in grades.items() if q == query and c not in there] if view.outside == "count" else []
+        pool_names = {pool[c] for c in inside}
+        lost = (
+            [g for (q, c), g in grades.items() if q == query and c not in pool_names] if view.outside == "count" else []
+        )
         fold = folds[row] if view.folds is not None else None
         values = [float(matrix[row, c]) for c in inside], [grades.get((query, pool[c]), 0.0) for c in inside]
-        found.append(Query(query, fold, *values, lost))
-    return found
+        parsed.append(Query(query, fold, *values, lost))
+    return parsed
 
 
 def judged_pairs(world: World, name: str, direction: str) -> dict[tuple[str, str], float]:
@@ -141,8 +143,8 @@ def judged_pairs(world: World, name: str, direction: str) -> dict[tuple[str, str
     return {(a, b): g for a, b, g in judged}
 
 
-def summary(measure, per_query: dict[str, float], asked: list[Query]) -> float:
-    folds = {q.id: q.fold for q in asked}
+def summary(measure, per_query: dict[str, float], all_queries: list[Query]) -> float:
+    folds = {q.id: q.fold for q in all_queries}
     groups = [
         [v for q, v in per_query.items() if folds[q] == fold] for fold in dict.fromkeys(map(folds.get, per_query))
     ]
@@ -155,14 +157,14 @@ def summary(measure, per_query: dict[str, float], asked: list[Query]) -> float:
 
 
 def expected_values(world: World, view, direction: str, ties: str) -> dict[str, tuple[float, dict[str, float]]]:
-    asked = queries(world, view, direction)
-    found = {}
+    all_queries = queries(world, view, direction)
+    expected = {}
     for measure in MEASURES[:-1]:
-        least = dict(measure.options).get("min_grade", 0)
-        counted = [q for q in asked if q.best > 0 and q.best >= least]
+        min_grade = dict(measure.options).get("min_grade", 0)
+        counted = [q for q in all_queries if q.best > 0 and q.best >= min_grade]
         values = {q.id: oracles.TIES[ties](measure, q.scores, q.grades, q.lost) for q in counted}
-        found[str(measure)] = summary(measure, values, asked), values
-    return found
+        expected[str(measure)] = summary(measure, values, all_queries), values
+    return expected
 
 
 def check_evaluation(world: World, ties: str) -> None:
@@ -176,20 +178,20 @@ def check_evaluation(world: World, ties: str) -> None:
         direction="i2t",
         workers=1,
     )
-    got = {r.key: r for r in report.results}
+    results = {r.key: r for r in report.results}
     for view in (view for protocol in PROTOCOLS.values() for view in protocol.views):
         sums = []
         for direction in view.directions:
             for name, (value, values) in expected_values(world, view, direction, ties).items():
                 if name.startswith("PMRP"):
                     continue  # no protocol has plausible matches; plain judgements are below
-                result = got[view.name, direction, name]
+                result = results[view.name, direction, name]
                 assert dict(zip(result.queries, result.values, strict=True)) == pytest.approx(values, abs=1e-9), result
                 assert result.value == pytest.approx(value, abs=1e-9, nan_ok=True), result
                 sums += [value] if name in ("R@1", "R@5", "R@10") else []
                 assert_interval(result)
         if len(view.directions) == 2:
-            rsum = got[view.name, "both", "rsum"]
+            rsum = results[view.name, "both", "rsum"]
             assert rsum.value == pytest.approx(100 * sum(sums), abs=1e-7, nan_ok=True)
             if not math.isnan(rsum.value):
                 assert rsum.values.mean() == pytest.approx(rsum.value)
@@ -233,27 +235,27 @@ def cut_lists(draw) -> tuple[list[float], int, int | None, str]:
     """Grades of a pool in the order of a ranking, where the list ends, the pool's size if known, and the rule."""
     grades = draw(st.lists(st.sampled_from([0.0, 0.0, 0.5, 1.0]), min_size=1, max_size=5).filter(any))
     depth = draw(st.integers(0, len(grades)))
-    known = draw(st.sampled_from([None, len(grades)]))
-    return grades, depth, known, draw(st.sampled_from(["refuse", "never"]))
+    pool_size = draw(st.sampled_from([None, len(grades)]))
+    return grades, depth, pool_size, draw(st.sampled_from(["refuse", "never"]))
 
 
-def possible(measure, grades: list[float], depth: int, known: int | None) -> tuple[float, float]:
+def possible(measure, grades: list[float], depth: int, pool_size: int | None) -> tuple[float, float]:
     """The ends over every continuation; an unknown pool may be much larger, and may lack what is not listed."""
     low, high = oracles.continued(measure, grades[:depth], grades[depth:])
-    if known is None:
-        rest = [g for g in grades[depth:] if g > 0]
-        never = oracles.of_order(measure, grades[:depth] + [0.0] * 20, rest)
-        low, high = min(low, never), max(high, never)
-        at_once = oracles.of_order(measure, [*grades[:depth], *sorted(rest, reverse=True), *[0.0] * 20])
+    if pool_size is None:
+        gains = [g for g in grades[depth:] if g > 0]
+        unlisted = oracles.of_order(measure, grades[:depth] + [0.0] * 20, gains)
+        low, high = min(low, unlisted), max(high, unlisted)
+        at_once = oracles.of_order(measure, [*grades[:depth], *sorted(gains, reverse=True), *[0.0] * 20])
         low, high = min(low, at_once), max(high, at_once)
     return low, high
 
 
 def check_cut_list(case: tuple[list[float], int, int | None, str]) -> None:
     """A value is told if and only if no continuation can change it."""
-    grades, depth, known, unretrieved = case
+    grades, depth, pool_size, unretrieved = case
     names = [f"c{k}" for k in range(len(grades))]
-    ranking = Ranking.from_lists({"q": names[:depth]}, candidates=names if known else None)
+    ranking = Ranking.from_lists({"q": names[:depth]}, candidates=names if pool_size else None)
     truth = Judgements.from_pairs([("q", c, g) for c, g in zip(names, grades, strict=True)])
     for measure in MEASURES[:-1]:
         if max(grades) < dict(measure.options).get("min_grade", 0):
@@ -261,7 +263,7 @@ def check_cut_list(case: tuple[list[float], int, int | None, str]) -> None:
         if unretrieved == "never":
             low = high = oracles.of_order(measure, grades[:depth], grades[depth:])
         else:
-            low, high = possible(measure, grades, depth, known)
+            low, high = possible(measure, grades, depth, pool_size)
         if high == low or abs(high - low) < 1e-12:
             report = evaluate(ranking, truth, measures=[measure], unretrieved=unretrieved)
             assert report.results[0].values[0] == pytest.approx(low, abs=1e-9), measure
@@ -328,36 +330,36 @@ def terms(test: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def check_comparison(duel: Duel, test: str) -> None:
     """Values, p-values by listing every swap of whole images, both corrections, intervals around the difference."""
-    how = {"measures": COMPARED, "direction": "i2t", "workers": 1}
-    ours, theirs = (evaluate(system, duel.collection, name="x", **how) for system in duel.systems)
+    options = {"measures": COMPARED, "direction": "i2t", "workers": 1}
+    ours, theirs = (evaluate(system, duel.collection, name="x", **options) for system in duel.systems)
     compared = compare([ours, theirs], test=test, samples=SWAPS)
-    results = {r.key: (r, other) for r, other in zip(ours.results, theirs.results, strict=True)}
+    results = {r.key: (r, their_result) for r, their_result in zip(ours.results, theirs.results, strict=True)}
     for line in compared.lines:
         a, b = results[line.view, line.direction, str(line.measure)]
-        (found,) = line.differences
-        assert found.value == pytest.approx(a.value - b.value)
-        check_p_value(found.test, test, a, b)
-        if found.interval is not None:
-            assert found.interval.low - 1e-9 <= found.value <= found.interval.high + 1e-9
+        (difference,) = line.differences
+        assert difference.value == pytest.approx(a.value - b.value)
+        check_p_value(difference.test, test, a, b)
+        if difference.interval is not None:
+            assert difference.interval.low - 1e-9 <= difference.value <= difference.interval.high + 1e-9
     every = [d for line in compared.lines for d in line.differences]
     raw = [d.test.p_value for d in every]
     assert [d.p_table for d in every] == pytest.approx(oracles.holm(raw)) and [d.p_line for d in every] == raw
 
 
-def check_p_value(found, test: str, a, b) -> None:
+def check_p_value(result, test: str, a, b) -> None:
     binary = set(np.concatenate([a.values, b.values])) <= {0.0, 1.0}
     clusters = list(range(len(a.values))) if a.clusters is None else a.clusters.tolist()
     used = {"auto": "mcnemar" if binary and a.clusters is None else "randomisation"}.get(test, test)
     used = used if used != "mcnemar" or binary else "randomisation"
     if used == "randomisation" and a.measure.name == "MedR":
-        assert 0 < found.p_value <= 1
+        assert 0 < result.p_value <= 1
         return
     exact = oracles.share_of_swaps(terms(used, a.values, b.values), clusters)
     if used == "randomisation":
         spread = math.sqrt(exact * (1 - exact) / SWAPS)
-        assert abs(found.p_value - (exact * SWAPS + 1) / (SWAPS + 1)) <= 5.5 * spread + 1e-9
+        assert abs(result.p_value - (exact * SWAPS + 1) / (SWAPS + 1)) <= 5.5 * spread + 1e-9
     else:
-        assert found.p_value == pytest.approx(exact)
+        assert result.p_value == pytest.approx(exact)
 
 
 tests_and_duels = st.tuples(duels(), st.sampled_from(["auto", "mcnemar", "randomisation", "sign", "wilcoxon"]))
@@ -381,7 +383,7 @@ def test_comparison_long(case):
 def test_shared_ids_are_never_guessed(duel):
     """Without a word, either the ids allow one reading only, and it is that one, or nothing is computed."""
     system, world = duel.systems[0], duel.collection
-    said = evaluate(system, world, measures="MeanR", direction="i2t", workers=1)
+    explicit = evaluate(system, world, measures="MeanR", direction="i2t", workers=1)
     ambiguous = set(world.images.ids) == set(world.texts.ids)
     for turned in (system, system.T):
         if ambiguous:
@@ -389,4 +391,4 @@ def test_shared_ids_are_never_guessed(duel):
                 evaluate(turned, world, measures="MeanR", workers=1)
         else:
             report = evaluate(turned, world, measures="MeanR", workers=1)
-            assert [r.values.tolist() for r in report.results] == [r.values.tolist() for r in said.results]
+            assert [r.values.tolist() for r in report.results] == [r.values.tolist() for r in explicit.results]

@@ -61,23 +61,23 @@ def _faults(root, span):
     command, words = root, shlex.split(span)[1:]
     while words and words[0] in getattr(command, "commands", {}):
         command = command.commands[words.pop(0)]
-    given = {word for word in words if re.match(r"--?[a-z]", word)}
+    options = {word for word in words if re.match(r"--?[a-z]", word)}
     plain = sum(not word.startswith("-") and not before.startswith("-") for before, word in pairwise(["", *words]))
     needed = [each for each in command.params if each.required]
-    missing = [each.opts for each in needed if each.param_type_name == "option" and not given & set(each.opts)]
+    missing = [each.opts for each in needed if each.param_type_name == "option" and not options & set(each.opts)]
     arguments = sum(each.param_type_name == "argument" for each in needed)
-    unknown = given - {name for each in command.params for name in each.opts}
+    unknown = options - {name for each in command.params for name in each.opts}
     return unknown or missing or hasattr(command, "commands") or plain < arguments
 
 
 def _unknown(span):
     """Whether a script is not there, or an option stands in neither it nor a script that it shares options with."""
     script, *words = span.split()[1:]
-    known = [
+    scripts = [
         ROOT / script,
         *(ROOT / "proofs" / name for name in ("ranking_bench.py", "file_names.py")),
     ]
-    text = "".join(each.read_text(encoding="utf-8") for each in [*known, ROOT / "benchmarks" / "claims.py"])
+    text = "".join(each.read_text(encoding="utf-8") for each in [*scripts, ROOT / "benchmarks" / "claims.py"])
     return not all(f'"{word}"' in text for word in words if word.startswith("--"))
 
 
@@ -106,14 +106,14 @@ def test_the_site_builds_and_needs_no_network(site):
 def test_the_site_and_its_search_work_from_disk(site, browser):
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
+    urls = []
+    page.on("request", lambda request: urls.append(request.url))
     page.goto((site / "index.html").as_uri())
     assert page.inner_text("h1").startswith("limner")
     page.click("input.md-search__input")
     page.keyboard.type("constraints", delay=20)
     page.wait_for_selector(".md-search-result__item a[href*='contributing.html']")
-    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert [url for url in urls if not url.startswith(("file:", "data:", "blob:"))] == []
     context.close()
 
 
@@ -140,9 +140,11 @@ def test_a_reference_page_lists_what_a_module_defines():
     sys.path.insert(0, str(ROOT / "docs" / "extensions"))
     import reference_pages
 
-    shown = reference_pages.on_page_markdown("# A page\n\n<!-- modules: limner.match, only: fusion murty -->\n")
-    assert "::: limner.match.fusion" in shown and "::: limner.match.murty" in shown and "corrections" not in shown
-    assert re.search(r"members: \[.*\bfuse\b.*\]", shown) and "_" not in re.findall(r"members: \[(\w)", shown)
+    markdown = reference_pages.on_page_markdown("# A page\n\n<!-- modules: limner.match, only: fusion murty -->\n")
+    assert (
+        "::: limner.match.fusion" in markdown and "::: limner.match.murty" in markdown and "corrections" not in markdown
+    )
+    assert re.search(r"members: \[.*\bfuse\b.*\]", markdown) and "_" not in re.findall(r"members: \[(\w)", markdown)
 
 
 def test_the_copy_button_copies_commands_only(site, browser):
@@ -165,8 +167,8 @@ def test_pages_have_a_previous_and_a_next(site):
 
 
 def _is_public(name: str) -> bool:
-    package, _, thing = name.rpartition(".")
-    return thing in getattr(importlib.import_module(package), "__all__", ())
+    package, _, attribute = name.rpartition(".")
+    return attribute in getattr(importlib.import_module(package), "__all__", ())
 
 
 def test_pages_of_claims_show_what_is_saved():
@@ -231,7 +233,7 @@ SHOWN = "name  R@1\n-----------\nmine  52.8 [50.1, 55.0] *  < 0.0001\n...\nMedR 
 
 
 @pytest.mark.parametrize(
-    ("change", "near"),
+    ("change", "accepted"),
     [
         (("52.8", "51.4"), True),
         (("*  < 0.0001", "   0.0312"), True),
@@ -241,8 +243,8 @@ SHOWN = "name  R@1\n-----------\nmine  52.8 [50.1, 55.0] *  < 0.0001\n...\nMedR 
         (("MedR", "MeanR"), False),
     ],
 )
-def test_numbers_that_are_near_and_words_that_are_not(change, near):
-    assert codeblocks.nearly(SHOWN, SHOWN.replace(*change)) is near
+def test_numbers_that_are_near_and_words_that_are_not(change, accepted):
+    assert codeblocks.nearly(SHOWN, SHOWN.replace(*change)) is accepted
 
 
 def test_an_error_in_an_example_names_page_and_line(tmp_path):

@@ -15,9 +15,11 @@ def vectors():
 
 @pytest.mark.parametrize("form", FORMS)
 def test_round_trip(vectors, tmp_path, form):
-    again = Embeddings.load(vectors.save(tmp_path / f"e.{form}"))
+    reloaded = Embeddings.load(vectors.save(tmp_path / f"e.{form}"))
     assert (
-        again.ids == vectors.ids and np.array_equal(again.matrix, vectors.matrix) and again.matrix.dtype == np.float32
+        reloaded.ids == vectors.ids
+        and np.array_equal(reloaded.matrix, vectors.matrix)
+        and reloaded.matrix.dtype == np.float32
     )
 
 
@@ -35,15 +37,15 @@ def test_ids_from_a_file_or_none_at_all(tmp_path):
 
 def test_an_npy_file_is_one_for_others_and_knows_its_ids_here(vectors, tmp_path):
     path = vectors.save(tmp_path / "e.npy")
-    for how in (None, "r"):
-        assert np.array_equal(np.load(path, mmap_mode=how), vectors.matrix)
-    beside = tmp_path / "e.ids.txt"
-    assert beside.read_text(encoding="utf-8").splitlines() == list(vectors.ids)
-    beside.write_text("x\ny\nz\n")
+    for mode in (None, "r"):
+        assert np.array_equal(np.load(path, mmap_mode=mode), vectors.matrix)
+    ids_file = tmp_path / "e.ids.txt"
+    assert ids_file.read_text(encoding="utf-8").splitlines() == list(vectors.ids)
+    ids_file.write_text("x\ny\nz\n")
     with pytest.raises(LimnerError, match=r"e.ids.txt is not the list of ids that .*e.npy was saved with"):
         Embeddings.load(path)
-    assert list(Embeddings.load(path, ids=beside).ids) == ["x", "y", "z"]
-    beside.unlink()
+    assert list(Embeddings.load(path, ids=ids_file).ids) == ["x", "y", "z"]
+    ids_file.unlink()
     assert Embeddings.load(path).ids == vectors.ids
 
 
@@ -107,13 +109,13 @@ def test_on_the_grid_every_dot_product_is_exact(dimensions):
     rng = np.random.default_rng(dimensions)
     vectors = rng.standard_normal((60, dimensions))
     vectors[1] = vectors[0]  # a product of 1 must not go beyond what is held exactly
-    held = Embeddings.of_length_one(range(60), vectors).matrix
-    steps = np.rint(held.astype(np.float64) * 4096).astype(np.int64)
-    np.testing.assert_array_equal(steps / 4096, held)
+    rounded = Embeddings.of_length_one(range(60), vectors).matrix
+    steps = np.rint(rounded.astype(np.float64) * 4096).astype(np.int64)
+    np.testing.assert_array_equal(steps / 4096, rounded)
     assert (steps**2).sum(axis=1).max() <= 4096**2
     exact = steps @ steps.T / 2**24
     for order in (np.arange(dimensions), np.arange(dimensions)[::-1], rng.permutation(dimensions)):
-        moved = np.ascontiguousarray(held[:, order])
+        moved = np.ascontiguousarray(rounded[:, order])
         np.testing.assert_array_equal(moved @ moved.T, exact)
         one_by_one = np.zeros((60, 60), np.float32)
         for column in moved.T:
@@ -123,17 +125,17 @@ def test_on_the_grid_every_dot_product_is_exact(dimensions):
 
 def test_on_the_grid_vectors_are_near_and_the_last_digits_do_not_matter():
     vectors = np.random.default_rng(0).standard_normal((300, 34)) * 1e3
-    held = Embeddings.of_length_one(range(300), vectors).matrix
+    rounded = Embeddings.of_length_one(range(300), vectors).matrix
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    np.testing.assert_allclose(held, unit, atol=3.1e-4)
+    np.testing.assert_allclose(rounded, unit, atol=3.1e-4)
     noise = 1 + 1e-13 * np.random.default_rng(1).standard_normal(vectors.shape)
-    np.testing.assert_array_equal(held, Embeddings.of_length_one(range(300), vectors * noise).matrix)
+    np.testing.assert_array_equal(rounded, Embeddings.of_length_one(range(300), vectors * noise).matrix)
 
 
 def test_vectors_in_single_precision_are_not_rounded():
     vectors = np.random.default_rng(0).standard_normal((5, 7)).astype(np.float32)
-    held = Embeddings.of_length_one("abcde", vectors).matrix
-    np.testing.assert_allclose(held, Embeddings("abcde", vectors).normalised().matrix, atol=1e-7)
+    normalised = Embeddings.of_length_one("abcde", vectors).matrix
+    np.testing.assert_allclose(normalised, Embeddings("abcde", vectors).normalised().matrix, atol=1e-7)
 
 
 @pytest.mark.parametrize("ids", ["5", '"abc"', '{"a": 1}', "null", "true"])

@@ -54,7 +54,7 @@ def recalls(report, view):
 def odd_collection(*, folds=None):
     """Five images, the last without a text; eight texts, the last three without an image but under "more"."""
     pairs = [("i0", "t0"), ("i0", "t1"), ("i1", "t2"), ("i2", "t3"), ("i3", "t4")]
-    more = [*pairs, ("i0", "t5"), ("i1", "t6"), ("i4", "t7")]
+    further_pairs = [*pairs, ("i0", "t5"), ("i1", "t6"), ("i4", "t7")]
     images, texts = [f"i{k}" for k in range(5)], [f"t{k}" for k in range(8)]
     fields = [{}, {}] if folds is None else [{"fold": folds[0]}, {"fold": folds[1]}]
     return Collection(
@@ -62,7 +62,7 @@ def odd_collection(*, folds=None):
         Items(images, [None] * 5, fields[0]),
         Items(texts, list(texts), fields[1], "text"),
         Judgements.from_pairs(pairs),
-        extra={"more": Judgements.from_pairs(more)},
+        extra={"more": Judgements.from_pairs(further_pairs)},
     )
 
 
@@ -172,9 +172,9 @@ def test_keep_makes_hubs_and_examples(toy, scored):
 
 
 def test_progress_is_told(toy, scored):
-    seen = []
-    evaluate(scored, toy, progress=lambda done, total: seen.append((done, total)))
-    assert (60, 60) in seen and (300, 300) in seen
+    calls = []
+    evaluate(scored, toy, progress=lambda done, total: calls.append((done, total)))
+    assert (60, 60) in calls and (300, 300) in calls
 
 
 def test_a_protocol_says_when_the_test_set_is_another(toy, scored):
@@ -209,16 +209,16 @@ def test_shared_ids_are_refused_unless_the_direction_is_said():
     for system in (scores, scores.ranking()):
         with pytest.raises(LimnerError, match="could be images or texts.*direction='i2t'"):
             evaluate(system, world)
-    said = evaluate(scores, world, direction="i2t", measures="MeanR")
+    explicit = evaluate(scores, world, direction="i2t", measures="MeanR")
     mapped = evaluate({"i2t": scores, "t2i": scores.T}, world, measures="MeanR")
     turned = evaluate(scores.T, world, direction="t2i", measures="MeanR")
     ranks = (
         [1 + (row > row[q]).sum() for q, row in enumerate(matrix)],
         [1 + (row > row[q]).sum() for q, row in enumerate(matrix.T)],
     )
-    for report in (said, mapped, turned):
-        got = [report.find("MeanR", direction=d).values.tolist() for d in ("i2t", "t2i")]
-        assert got == [list(map(float, each)) for each in ranks]
+    for report in (explicit, mapped, turned):
+        actual = [report.find("MeanR", direction=d).values.tolist() for d in ("i2t", "t2i")]
+        assert actual == [list(map(float, each)) for each in ranks]
     assert [r.direction for r in evaluate(scores.ranking(), world, direction="t2i", measures="R@1").results] == ["t2i"]
 
 
@@ -226,8 +226,8 @@ def test_ids_that_fit_only_one_way_need_no_word():
     """Images 0 to 3, texts 0 to 7: eight candidates that are no images are texts."""
     world = numbered(4, 8)
     scores = Scores.from_matrix(np.random.default_rng(2).random((4, 8)), range(4), range(8))
-    found = [evaluate(system, world, measures="MRR") for system in (scores, scores.T)]
-    assert [r.value for r in found[0].results] == [r.value for r in found[1].results]
+    reports = [evaluate(system, world, measures="MRR") for system in (scores, scores.T)]
+    assert [r.value for r in reports[0].results] == [r.value for r in reports[1].results]
     with pytest.raises(LimnerError, match="could be images or texts"):
         evaluate(Scores.from_matrix(np.ones((4, 4)), range(4), range(4)), world)
 
@@ -303,12 +303,12 @@ def test_captions_of_one_image_are_a_cluster_of_plain_judgements(name, right, cl
         np.random.default_rng(0).random((50, len(truth.candidates))), truth.queries, truth.candidates
     )
     report = evaluate(scores, truth, measures="R@5")
-    own = report.results[0].clusters
+    labels = report.results[0].clusters
     assert report.results[0].queries == truth.queries
     if clusters is None:
-        assert own is None and "pass groups (-O groups=FILE)" in report.notes[-1]
+        assert labels is None and "pass groups (-O groups=FILE)" in report.notes[-1]
     else:
-        assert [own.tolist().index(c) // 5 for c in own] == [image for _, image, _ in pairs]
+        assert [labels.tolist().index(c) // 5 for c in labels] == [image for _, image, _ in pairs]
         assert f"50 queries, {clusters} clusters" in report.notes[-1]
 
 
@@ -321,8 +321,8 @@ def test_few_false_differences_between_equal_systems_on_plain_judgements():
         luck = np.repeat(rng.standard_normal((2, 40)), 5, axis=1) + 0.5 * rng.standard_normal((2, 200))
         runs = [
             Ranking.from_lists({q: [c, "x"] if each > 0 else ["x", c] for q, c, each in zip(
-                truth.queries, [k // 5 for k in range(200)], own, strict=True)}, candidates=[*range(40), "x"])
-            for own in luck
+                truth.queries, [k // 5 for k in range(200)], chances, strict=True)}, candidates=[*range(40), "x"])
+            for chances in luck
         ]  # fmt: skip
         reports = [evaluate(run, truth, measures="R@1", name=str(n), keep=0) for n, run in enumerate(runs)]
         false += reports[0].compare(reports[1]).lines[0].differences[0].test.p_value < 0.05
@@ -374,8 +374,8 @@ def test_pmrp_is_measured_on_plausible_matches_alone():
         evaluate(scores, toy, measures="PMRP R@1")
     with pytest.raises(LimnerError, match="plausible matches"):
         evaluate(scores, toy, measures="PMRP", judgements={"people": toy.judgements})
-    more = Judgements.from_pairs([("i0", "t0"), ("i0", "t5"), ("i3", "t1")])
-    report = evaluate(scores, toy, measures="PMRP RP", judgements={"plausible-mine": more})
+    plausible = Judgements.from_pairs([("i0", "t0"), ("i0", "t5"), ("i3", "t1")])
+    report = evaluate(scores, toy, measures="PMRP RP", judgements={"plausible-mine": plausible})
     assert {(r.view, str(r.measure)) for r in report.results} == {
         ("pairs", "RP"), ("plausible-mine", "RP"), ("plausible-mine", "PMRP")
     }  # fmt: skip

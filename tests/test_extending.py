@@ -34,7 +34,7 @@ def pairs():
 
 
 @pytest.fixture(scope="module")
-def whole(pairs):
+def noisy_scores(pairs):
     rng = np.random.default_rng(0)
     truth = np.zeros((len(pairs.images), len(pairs.texts)))
     judged = pairs.judgements.relevant
@@ -46,8 +46,8 @@ def whole(pairs):
 @pytest.fixture
 def registered(monkeypatch):
     """A name of its own, also after an example of the docs that registered the same one in this process."""
-    others = {name: kept for name, kept in CORRECTIONS._own.items() if name != "mean_shift"}
-    monkeypatch.setattr(CORRECTIONS, "_own", others)
+    remaining = {name: entry for name, entry in CORRECTIONS._own.items() if name != "mean_shift"}
+    monkeypatch.setattr(CORRECTIONS, "_own", remaining)
     CORRECTIONS.register("mean_shift")(user_extensions.MeanShift)
     return "mean_shift"
 
@@ -55,18 +55,18 @@ def registered(monkeypatch):
 # --- a correction -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [MINE, user_extensions.MeanShift])
-def test_a_correction_by_place_and_by_class(whole, how):
-    matrix = whole.matrix()
-    found = whole.correct(how, weight=0.5)
-    assert np.allclose(found.matrix(), matrix - 0.5 * matrix.mean(axis=0))
-    assert str(found.correction) == f"{MINE}(weight=0.5, centre=mean)"
-    assert whole.correct(user_extensions.MeanShift(0.5)).correction == correction(how, weight=0.5)
+@pytest.mark.parametrize("method", [MINE, user_extensions.MeanShift])
+def test_a_correction_by_place_and_by_class(noisy_scores, method):
+    matrix = noisy_scores.matrix()
+    corrected_scores = noisy_scores.correct(method, weight=0.5)
+    assert np.allclose(corrected_scores.matrix(), matrix - 0.5 * matrix.mean(axis=0))
+    assert str(corrected_scores.correction) == f"{MINE}(weight=0.5, centre=mean)"
+    assert noisy_scores.correct(user_extensions.MeanShift(0.5)).correction == correction(method, weight=0.5)
 
 
-def test_a_registered_correction(whole, registered):
-    assert np.array_equal(whole.correct(registered).matrix(), whole.correct(MINE).matrix())
-    assert whole.correct(MINE).correction.name == registered
+def test_a_registered_correction(noisy_scores, registered):
+    assert np.array_equal(noisy_scores.correct(registered).matrix(), noisy_scores.correct(MINE).matrix())
+    assert noisy_scores.correct(MINE).correction.name == registered
     assert CORRECTIONS.summaries()[registered].startswith("s(i, t) - weight")
 
 
@@ -79,19 +79,19 @@ def test_a_registered_correction(whole, registered):
         ({"centre": 3}, "centre=3 is int: expected str"),
     ],
 )
-def test_its_options_are_checked(whole, options, message):
+def test_its_options_are_checked(noisy_scores, options, message):
     with pytest.raises(LimnerError, match=message):
-        whole.correct(MINE, **options)
+        noisy_scores.correct(MINE, **options)
 
 
-def test_what_is_no_correction_is_refused(whole):
+def test_what_is_no_correction_is_refused(noisy_scores):
     with pytest.raises(LimnerError, match="is not a correction: expected a subclass"):
-        whole.correct("user_extensions:Letters")
+        noisy_scores.correct("user_extensions:Letters")
 
 
-@pytest.mark.parametrize("how", [MINE, user_extensions.MeanShift, user_extensions.MeanShift()])
-def test_a_correction_brings_its_own_grid(whole, pairs, how):
-    dev = whole.restrict(queries=pairs.dev.images.ids, candidates=pairs.dev.texts.ids)
+@pytest.mark.parametrize("method", [MINE, user_extensions.MeanShift, user_extensions.MeanShift()])
+def test_a_correction_brings_its_own_grid(noisy_scores, pairs, method):
+    dev = noisy_scores.restrict(queries=pairs.dev.images.ids, candidates=pairs.dev.texts.ids)
     values = {
         weight: sum(
             r.value for r in limner.evaluate(dev.correct(MINE, weight=weight), pairs.dev, measures="R@1").results
@@ -99,51 +99,53 @@ def test_a_correction_brings_its_own_grid(whole, pairs, how):
         for weight in user_extensions.MeanShift.grid["weight"]
     }
     assert len(set(values.values())) > 1
-    assert values[tune(how, dev, pairs.dev, measure="R@1")["weight"]] == max(values.values())
-    if not isinstance(how, user_extensions.MeanShift):
-        assert corrected(whole, pairs, how).correction == dev.correct(how, tune=(dev, pairs.dev)).correction
+    assert values[tune(method, dev, pairs.dev, measure="R@1")["weight"]] == max(values.values())
+    if not isinstance(method, user_extensions.MeanShift):
+        assert (
+            corrected(noisy_scores, pairs, method).correction == dev.correct(method, tune=(dev, pairs.dev)).correction
+        )
 
 
-def test_nothing_to_tune_is_said(whole, pairs):
+def test_nothing_to_tune_is_said(noisy_scores, pairs):
     with pytest.raises(LimnerError, match="user_extensions:Plain has no tuning grid"):
-        tune("user_extensions:Plain", whole, pairs)
+        tune("user_extensions:Plain", noisy_scores, pairs)
 
 
-def test_tune_with_options_that_are_set_is_refused(whole, pairs):
+def test_tune_with_options_that_are_set_is_refused(noisy_scores, pairs):
     with pytest.raises(LimnerError, match="has options: leave out tune="):
-        whole.correct(user_extensions.MeanShift(), tune=(whole, pairs))
+        noisy_scores.correct(user_extensions.MeanShift(), tune=(noisy_scores, pairs))
 
 
-def test_statistics_are_saved_and_read_again_where_the_file_is_trusted(whole, tmp_path):
-    found = whole.correct(MINE, weight=0.25)
-    path = found.statistics.save(tmp_path / "bank.npz")
+def test_statistics_are_saved_and_read_again_where_the_file_is_trusted(noisy_scores, tmp_path):
+    corrected_scores = noisy_scores.correct(MINE, weight=0.25)
+    path = corrected_scores.statistics.save(tmp_path / "bank.npz")
     with pytest.raises(Untrusted, match=f"correction '{MINE}' is named by a file.*trust=True"):
-        whole.correct(path)
-    assert Statistics.load(path, trust=True).correction == found.correction
-    assert np.allclose(whole.correct(path, trust=True).matrix(), found.matrix())
+        noisy_scores.correct(path)
+    assert Statistics.load(path, trust=True).correction == corrected_scores.correction
+    assert np.allclose(noisy_scores.correct(path, trust=True).matrix(), corrected_scores.matrix())
 
 
-def test_statistics_of_a_registered_correction_need_no_trust(whole, registered, tmp_path):
-    path = whole.correct(registered).statistics.save(tmp_path / "bank.npz")
+def test_statistics_of_a_registered_correction_need_no_trust(noisy_scores, registered, tmp_path):
+    path = noisy_scores.correct(registered).statistics.save(tmp_path / "bank.npz")
     assert Statistics.load(path).correction.name == registered
 
 
-def test_statistics_that_could_not_be_read_again_are_not_saved(whole, tmp_path):
+def test_statistics_that_could_not_be_read_again_are_not_saved(noisy_scores, tmp_path):
     class Hidden(user_extensions.MeanShift):
         pass
 
     with pytest.raises(LimnerError, match="cannot be found again.*register"):
-        whole.correct(Hidden).statistics.save(tmp_path / "bank.npz")
+        noisy_scores.correct(Hidden).statistics.save(tmp_path / "bank.npz")
     with pytest.raises(LimnerError, match="reserved name 'head'"):
-        whole.correct("user_extensions:Plain").statistics.save(tmp_path / "bank.npz")
+        noisy_scores.correct("user_extensions:Plain").statistics.save(tmp_path / "bank.npz")
     assert not (tmp_path / "bank.npz").exists()
 
 
-def test_a_correction_at_the_shell(whole, pairs, tmp_path):
+def test_a_correction_at_the_shell(noisy_scores, pairs, tmp_path):
     pictures, captions = pairs.test.images.ids, pairs.test.texts.ids
-    test = whole.restrict(queries=pictures, candidates=captions)
-    np.save(tmp_path / "s.npy", whole.matrix())
-    given = (
+    test = noisy_scores.restrict(queries=pictures, candidates=captions)
+    np.save(tmp_path / "s.npy", noisy_scores.matrix())
+    words = (
         "evaluate",
         "scenes",
         "-O",
@@ -154,14 +156,14 @@ def test_a_correction_at_the_shell(whole, pairs, tmp_path):
         "R@1",
         "--json",
     )
-    found = json.loads(shell(*given, "--correct", f"{MINE}(weight=0.5)"))
+    report = json.loads(shell(*words, "--correct", f"{MINE}(weight=0.5)"))
     expected = limner.evaluate(test.correct(MINE, weight=0.5), pairs.test, measures="R@1")
-    assert [r["value"] for r in found["results"]] == pytest.approx([r.value for r in expected.results])
-    shell(*given, "--correct", MINE, "-O", "tune=dev")
+    assert [r["value"] for r in report["results"]] == pytest.approx([r.value for r in expected.results])
+    shell(*words, "--correct", MINE, "-O", "tune=dev")
     path = str(test.correct(MINE).statistics.save(tmp_path / "bank.npz"))
-    shell("evaluate", *given[1:], "--correct", path, status=3)
-    told = json.loads(shell("list", "corrections", MINE, "--json"))
-    assert told["options"]["weight"] == {"type": "float", "default": 1.0}
+    shell("evaluate", *words[1:], "--correct", path, status=3)
+    listing = json.loads(shell("list", "corrections", MINE, "--json"))
+    assert listing["options"]["weight"] == {"type": "float", "default": 1.0}
 
 
 def test_a_correction_on_the_page(registered):
@@ -181,38 +183,38 @@ def test_a_correction_on_the_page(registered):
 
 
 @pytest.fixture(scope="module")
-def runs(whole, tmp_path_factory):
+def runs(noisy_scores, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    for name, scores in (("a.run", whole), ("b.run", whole.correct("csls"))):
+    for name, scores in (("a.run", noisy_scores), ("b.run", noisy_scores.correct("csls"))):
         scores.top(20).save(folder / name)
     return folder
 
 
-def test_a_fusion(whole, runs, tmp_path):
+def test_a_fusion(noisy_scores, runs, tmp_path):
     systems = [read_run(runs / name) for name in ("a.run", "b.run")]
     by_name, by_function = (
-        fuse(systems, how, depth=3) for how in ("user_extensions:weighted", user_extensions.weighted)
+        fuse(systems, method, depth=3) for method in ("user_extensions:weighted", user_extensions.weighted)
     )
     assert np.array_equal(by_name.indices, by_function.indices) and by_name.depth == 3
     with pytest.raises(LimnerError, match="unknown option 'k' of fusion 'user_extensions:weighted'"):
         fuse(systems, "user_extensions:weighted", k=3)
     with pytest.raises(LimnerError, match="gave Model: expected a Ranking"):
         fuse(systems, "user_extensions:train")
-    given = ("match", "fuse", str(runs / "a.run"), str(runs / "b.run"), "-o", str(tmp_path / "f.run"), "--depth", "3")
-    shell(*given, "--method", "user_extensions:weighted(normalise=zscore)")
+    words = ("match", "fuse", str(runs / "a.run"), str(runs / "b.run"), "-o", str(tmp_path / "f.run"), "--depth", "3")
+    shell(*words, "--method", "user_extensions:weighted(normalise=zscore)")
     expected = fuse(systems, "user_extensions:weighted", depth=3, normalise="zscore")
     assert {q: read_run(tmp_path / "f.run")[q] for q in expected.queries} == {q: expected[q] for q in expected.queries}
-    shell(*given, "--method", "reciprocal_rank(k=20)")
+    shell(*words, "--method", "reciprocal_rank(k=20)")
     assert list(FUSIONS) == list(FUSIONS.summaries())
 
 
 def test_a_pair_scorer(runs, tmp_path):
-    made = scorer("user_extensions:SharedWords", scale=2.0)
-    assert made.score_pairs(["a dog", "a"], ["the dog", "b"]).tolist() == [2.0, 0.0]
+    pair_scorer = scorer("user_extensions:SharedWords", scale=2.0)
+    assert pair_scorer.score_pairs(["a dog", "a"], ["the dog", "b"]).tolist() == [2.0, 0.0]
     with pytest.raises(LimnerError, match="cannot score pairs"):
         scorer("user_extensions:Letters")
-    given = ("match", "rerank", str(runs / "a.run"), "scenes", "-O", "images=60", "--split", "all", "--depth", "3")
-    shell(*given, "--scorer", "user_extensions:SharedWords(scale=3)", "-o", str(tmp_path / "c.run"))
+    words = ("match", "rerank", str(runs / "a.run"), "scenes", "-O", "images=60", "--split", "all", "--depth", "3")
+    shell(*words, "--scorer", "user_extensions:SharedWords(scale=3)", "-o", str(tmp_path / "c.run"))
     assert "levenshtein" in SCORERS and "levenshtein" in shell("list", "scorers")
 
 
@@ -224,9 +226,9 @@ def test_an_encoder(tmp_path):
 
 
 def test_an_encoder_given_items_it_cannot_read_is_no_bug_in_limner(pairs, tmp_path):
-    given = ("encode", "scenes", "-O", "images=60", "--model", "user_extensions:Letters", "-o", str(tmp_path / "v.npy"))
-    told = json.loads(shell(*given, "--side", "images", "--json", status=3))["error"]["message"]
-    assert "Letters failed on 60 images (AttributeError" in told and "encodes only texts, give it texts" in told
+    words = ("encode", "scenes", "-O", "images=60", "--model", "user_extensions:Letters", "-o", str(tmp_path / "v.npy"))
+    message = json.loads(shell(*words, "--side", "images", "--json", status=3))["error"]["message"]
+    assert "Letters failed on 60 images (AttributeError" in message and "encodes only texts, give it texts" in message
     with pytest.raises(LimnerError, match="Letters failed on 60 images") as caught:
         encoded(user_extensions.Letters(), pairs.images)
     assert isinstance(caught.value.__cause__, AttributeError)
@@ -234,9 +236,11 @@ def test_an_encoder_given_items_it_cannot_read_is_no_bug_in_limner(pairs, tmp_pa
 
 def test_a_cache_says_what_an_encoder_lacks(tmp_path):
     (tmp_path / "texts.txt").write_text("a dog\n")
-    given = ("encode", str(tmp_path / "texts.txt"), "--model", "user_extensions:Letters", "-o", str(tmp_path / "v.npy"))
-    told = json.loads(shell(*given, "--cache", str(tmp_path / "c"), "--json", status=3))["error"]["message"]
-    assert "Letters has no fingerprint" in told and "fingerprint = 'letters 1'" in told and "Cached(" not in told
+    words = ("encode", str(tmp_path / "texts.txt"), "--model", "user_extensions:Letters", "-o", str(tmp_path / "v.npy"))
+    message = json.loads(shell(*words, "--cache", str(tmp_path / "c"), "--json", status=3))["error"]["message"]
+    assert (
+        "Letters has no fingerprint" in message and "fingerprint = 'letters 1'" in message and "Cached(" not in message
+    )
 
 
 def test_a_data_set(tmp_path):
@@ -255,12 +259,12 @@ def test_a_data_set(tmp_path):
 
 
 def test_a_system():
-    found = json.loads(
+    report = json.loads(
         shell(
             "evaluate", "scenes", "-O", "images=60", "--model", "user_extensions:train", "--measures", "R@1", "--json"
         )
     )
-    assert found["results"]
+    assert report["results"]
     assert json.loads(shell("list", "systems", "user_extensions:train", "--json"))["options"] == {
         "seed": {"type": "int", "default": 0}
     }
@@ -269,9 +273,9 @@ def test_a_system():
 def test_a_loss(tmp_path):
     pytest.importorskip("torch")
     sizes = [word for size in ("hidden_dim=8", "embedding_dim=8", "word_dim=8", "epochs=1") for word in ("-O", size)]
-    given = ("scenes", "-O", "images=60")
-    shell("train", "towers", *given, "-O", "loss=user_extensions:infonce", *sizes, "-o", str(tmp_path / "m"))
-    measured = ("evaluate", *given, "--model", str(tmp_path / "m"), "--measures", "R@1")
+    data = ("scenes", "-O", "images=60")
+    shell("train", "towers", *data, "-O", "loss=user_extensions:infonce", *sizes, "-o", str(tmp_path / "m"))
+    measured = ("evaluate", *data, "--model", str(tmp_path / "m"), "--measures", "R@1")
     shell(*measured, "--trust")
     shell(*measured, status=3)
     assert "temperature" in shell("list", "losses", "user_extensions:infonce")
@@ -286,8 +290,11 @@ def test_a_loss_and_an_encoder_take_options_in_parentheses(tmp_path):
     from limner.systems.towers.losses import loss
 
     scores, positives = torch.tensor([[0.5, 0.4], [0.3, 0.2]]), torch.eye(2, dtype=torch.bool)
-    one, other = loss("knn(k=1)", margin=0.3)(scores, positives), loss("knn", k=1, margin=0.3)(scores, positives)
-    assert float(one) == float(other)
+    in_parentheses, by_keyword = (
+        loss("knn(k=1)", margin=0.3)(scores, positives),
+        loss("knn", k=1, margin=0.3)(scores, positives),
+    )
+    assert float(in_parentheses) == float(by_keyword)
     with pytest.raises(LimnerError, match="unknown option 'kk' of loss 'knn': did you mean 'k'"):
         loss("knn(kk=1)")
     assert encoder("user_extensions:Letters(letters=3)").dim == encoder("user_extensions:Letters", letters=3).dim == 3
@@ -297,35 +304,43 @@ def test_a_loss_and_an_encoder_take_options_in_parentheses(tmp_path):
     assert np.load(out).shape == (1, 3)
 
 
-def test_every_kind_takes_options_in_parentheses_in_python_too(whole, pairs):
+def test_every_kind_takes_options_in_parentheses_in_python_too(noisy_scores, pairs):
     """One way to name things: what works at the shell works in Python, and keyword arguments take precedence."""
-    assert str(whole.correct("csls(k=5)").correction) == "csls(k=5)"
-    assert str(whole.correct("csls(k=5)", k=3).correction) == "csls(k=3)"
+    assert str(noisy_scores.correct("csls(k=5)").correction) == "csls(k=5)"
+    assert str(noisy_scores.correct("csls(k=5)", k=3).correction) == "csls(k=3)"
     assert correction(f"{MINE}(weight=0.5)") == correction(MINE, weight=0.5)
-    assert tune("csls(k=5)", whole, pairs)["k"] == 5
-    assert str(corrected(whole, pairs, f"{MINE}(weight=0.5)", tune=None).correction).startswith(f"{MINE}(weight=0.5")
-    systems = [whole, whole.correct("csls")]
-    one, other = (fuse(systems, "reciprocal_rank(k=20)", depth=5), fuse(systems, "reciprocal_rank", k=20, depth=5))
-    assert np.array_equal(one.indices, other.indices)
+    assert tune("csls(k=5)", noisy_scores, pairs)["k"] == 5
+    assert str(corrected(noisy_scores, pairs, f"{MINE}(weight=0.5)", tune=None).correction).startswith(
+        f"{MINE}(weight=0.5"
+    )
+    systems = [noisy_scores, noisy_scores.correct("csls")]
+    in_parentheses, by_keyword = (
+        fuse(systems, "reciprocal_rank(k=20)", depth=5),
+        fuse(systems, "reciprocal_rank", k=20, depth=5),
+    )
+    assert np.array_equal(in_parentheses.indices, by_keyword.indices)
     assert scorer("user_extensions:SharedWords(scale=3)").scale == 3.0
     assert isinstance(limner.train(pairs, "user_extensions:train(seed=3)"), user_extensions.Model)
-    for named in (lambda: limner.train(pairs, "user_extensions:train(sed=3)"), lambda: whole.correct("csls(kk=3)")):
+    for named in (
+        lambda: limner.train(pairs, "user_extensions:train(sed=3)"),
+        lambda: noisy_scores.correct("csls(kk=3)"),
+    ):
         with pytest.raises(LimnerError, match="unknown option"):
             named()
     with pytest.raises(LimnerError, match="expected a name, or a name with options such as"):
-        whole.correct("csls(k=5")
+        noisy_scores.correct("csls(k=5")
 
 
 def test_a_system_takes_options_in_parentheses_at_the_shell():
-    given = ("evaluate", "scenes", "-O", "images=60", "--measures", "R@1", "--json", "--model")
-    assert json.loads(shell(*given, "user_extensions:train(seed=3)"))["results"]
-    assert json.loads(shell(*given, "histograms(dimensions=8)"))["results"]
-    assert "unknown option" in shell(*given, "histograms(dimension=8)", status=3)
+    words = ("evaluate", "scenes", "-O", "images=60", "--measures", "R@1", "--json", "--model")
+    assert json.loads(shell(*words, "user_extensions:train(seed=3)"))["results"]
+    assert json.loads(shell(*words, "histograms(dimensions=8)"))["results"]
+    assert "unknown option" in shell(*words, "histograms(dimension=8)", status=3)
 
 
 def test_measures_list_one_as_every_list_does():
-    told = json.loads(shell("list", "measures", "own_measures:RBP", "--json"))
-    assert told["measures"][0] | {"formula": ""} == {
+    listing = json.loads(shell("list", "measures", "own_measures:RBP", "--json"))
+    assert listing["measures"][0] | {"formula": ""} == {
         "measure": "RBP[@k]", "options": ["p"], "formula": "", "source": "Moffat & Zobel 2008"
     }  # fmt: skip
     assert shell("list", "measures", "nDCG").startswith("nDCG[@k]")

@@ -34,11 +34,11 @@ def run(source: Path, *words: str) -> subprocess.CompletedProcess:
 
 
 def test_the_command_of_the_page_runs_and_is_listed(source):
-    (shown,) = (block.text for block in codeblocks.blocks(PAGE) if block.language == "console")
-    done = run(source, *shown.split()[2:])
+    (command,) = (block.text for block in codeblocks.blocks(PAGE) if block.language == "console")
+    done = run(source, *command.split()[2:])
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert said["characters"] == len(said["text"]) > 20
+    answer = json.loads(done.stdout)
+    assert answer["characters"] == len(answer["text"]) > 20
     listed = run(source, "--help").stdout
     assert listed.index(" demo ") < listed.index(" annotate ") < listed.index(" longest ")
 

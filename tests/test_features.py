@@ -61,11 +61,11 @@ def test_a_model_trained_on_a_file_of_features_takes_new_images(folder, tmp_path
     done = run("evaluate", folder / "new", "--model", tmp_path / "m", status=Status.INPUT)
     assert "--features" in done.stderr
     words = ("evaluate", folder / "new", "--model", tmp_path / "m", "--features", folder / "new.npz", "--json")
-    told = json.loads(run(*words).stdout)
-    assert told["results"][0]["queries"] == 12
+    report = json.loads(run(*words).stdout)
+    assert report["results"][0]["queries"] == 12
     model, new = systems.load(tmp_path / "m"), limner.load(str(folder / "new"))
     expected = limner.evaluate(model.scores(new, features=folder / "new.npz"), new)
-    assert told["results"][0]["value"] == pytest.approx(expected.results[0].value)
+    assert report["results"][0]["value"] == pytest.approx(expected.results[0].value)
 
 
 def test_encoding_with_a_model_that_was_trained_on_features(folder, tmp_path):
@@ -106,8 +106,8 @@ def test_an_index_of_new_images_by_their_features(folder, model, tmp_path):
     assert "--features" in run("search", index, "--image", picture, status=Status.INPUT).stderr
     vectors = Embeddings.load(folder / "new.npz").subset([new.images.ids[3]])
     Embeddings([str(picture)], vectors.matrix).save(tmp_path / "query.npz")
-    asked = ("search", index, "--image", picture, "--features", tmp_path / "query.npz")
-    assert hits(*asked)[0] == new.images.ids[3]
+    search = ("search", index, "--image", picture, "--features", tmp_path / "query.npz")
+    assert hits(*search)[0] == new.images.ids[3]
     run("index", index, folder / "old", "--features", folder / "old.npz")
     assert json.loads(run("index", index, "--json").stdout)["items"] == 36
 
@@ -120,8 +120,8 @@ def test_features_beside_what_needs_none_are_refused(folder, model, tmp_path):
     words = ("--model", tmp_path / "colours.npz", "--features", folder / "new.npz")
     assert "leave them out" in run("index", tmp_path / "i", folder / "new", *words, status=Status.INPUT).stderr
     run("index", tmp_path / "j", "--embeddings", folder / "new.npz")
-    asked = ("search", tmp_path / "j", "--queries", folder / "new.npz", "--features", folder / "new.npz")
-    assert "already vectors" in run(*asked, status=Status.USAGE).output
+    search = ("search", tmp_path / "j", "--queries", folder / "new.npz", "--features", folder / "new.npz")
+    assert "already vectors" in run(*search, status=Status.USAGE).output
 
 
 def test_served_models_take_the_features_of_the_images(folder, model):
@@ -148,14 +148,14 @@ def test_the_encoder_that_made_the_features_is_recorded_and_serves_new_images(fo
     pytest.importorskip("torch")
     monkeypatch.setenv("LIMNER_CACHE", "")
     old, new = (limner.load(str(folder / name)) for name in ("old", "new"))
-    made = {"embeddings": str(folder / "old.npz"), "encoder": "histograms", "names": ["colours"]}
-    limner.train(old, "towers", features=made, device="cpu", **SMALL).save(tmp_path / "m")
+    encoder_features = {"embeddings": str(folder / "old.npz"), "encoder": "histograms", "names": ["colours"]}
+    limner.train(old, "towers", features=encoder_features, device="cpu", **SMALL).save(tmp_path / "m")
     model = systems.load(tmp_path / "m")
-    given = model.scores(new, features=folder / "new.npz").matrix()
-    np.testing.assert_allclose(model.scores(new).matrix(), given, atol=1e-6)
-    other = {**made, "names": ["colours", "shapes"]}
+    scores = model.scores(new, features=folder / "new.npz").matrix()
+    np.testing.assert_allclose(model.scores(new).matrix(), scores, atol=1e-6)
+    changed = {**encoder_features, "names": ["colours", "shapes"]}
     with pytest.raises(LimnerError, match="name the encoder that computed them"):
-        limner.train(old, "towers", features=other, device="cpu", **SMALL).scores(new)
+        limner.train(old, "towers", features=changed, device="cpu", **SMALL).scores(new)
 
 
 def test_an_encoder_uses_its_cache(folder, tmp_path, monkeypatch):
@@ -188,7 +188,7 @@ def test_a_finished_run_that_is_started_again_says_so(folder, tmp_path):
     weights = (tmp_path / "m" / "model.safetensors").read_bytes()
     assert "nothing left to train: the checkpoint has all 1 epochs" in run(*words).stdout.replace("\n", " ")
     assert (tmp_path / "m" / "model.safetensors").read_bytes() == weights
-    more = [
+    resumed = [
         "train",
         "towers",
         folder / "old",
@@ -196,7 +196,7 @@ def test_a_finished_run_that_is_started_again_says_so(folder, tmp_path):
         tmp_path / "m",
         *sets(checkpoint_dir=tmp_path / "run", tensorboard="no"),
     ]
-    assert "resumed after epoch 1: 1 further epochs" in run(*more, *sets(**{**SMALL, "epochs": 2})).stdout
+    assert "resumed after epoch 1: 1 further epochs" in run(*resumed, *sets(**{**SMALL, "epochs": 2})).stdout
 
 
 def test_fine_tuning_goes_on_from_a_saved_model(folder, tmp_path):
@@ -216,18 +216,18 @@ def test_fine_tuning_goes_on_from_a_saved_model(folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"hidden_dim": 5}, "hidden_dim=5 with init_from=: that model has 4"),
         ({"texts": "minilm"}, "texts= with init_from="),
         ({"word_vectors": "glove.npz"}, "word_vectors= with init_from="),
     ],
 )
-def test_what_does_not_fit_the_model_that_is_begun_with_is_refused(folder, options, said):
+def test_what_does_not_fit_the_model_that_is_begun_with_is_refused(folder, options, message):
     pytest.importorskip("torch")
     old = limner.load(str(folder / "old"))
     first = limner.train(old, "towers", device="cpu", **SMALL)
-    with pytest.raises(LimnerError, match=said):
+    with pytest.raises(LimnerError, match=message):
         limner.train(old, "towers", init_from=first, device="cpu", **options)
     with pytest.raises(LimnerError, match="is a model of kind 'towers': expected 'pvse'"):
         limner.train(old, "pvse", init_from=first, device="cpu")

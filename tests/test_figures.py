@@ -31,9 +31,11 @@ def reports(world):
 @pytest.mark.parametrize("ending", MAGIC)
 @pytest.mark.parametrize("figure", ["recall", "measures", "hubs"])
 def test_every_figure_in_every_format(reports, tmp_path, figure, ending):
-    one, again = (reports[0].save(tmp_path / f"{n}{ending}", figure=figure, other_reports=reports[1:]) for n in "ab")
-    assert one.read_bytes().startswith(MAGIC[ending])
-    assert one.read_bytes() == again.read_bytes(), "no date, no random names"
+    first, repeated = (
+        reports[0].save(tmp_path / f"{n}{ending}", figure=figure, other_reports=reports[1:]) for n in "ab"
+    )
+    assert first.read_bytes().startswith(MAGIC[ending])
+    assert first.read_bytes() == repeated.read_bytes(), "no date, no random names"
     assert set(REPORT_FIGURES) == {"recall", "measures", "hubs"}
 
 
@@ -74,19 +76,21 @@ def test_a_curve_that_reaches_100_percent_is_drawn_whole_and_its_last_k_is_label
 
 def test_marks_of_measures_are_the_numbers_of_the_report(reports):
     axes = reports[0].figure("measures").axes[0]
-    shown = next(line for line in axes.lines if line.get_label() == "complete").get_xdata()
+    positions = next(line for line in axes.lines if line.get_label() == "complete").get_xdata()
     results = [
         r for r in reports[0].results if r.view == "complete" and r.direction == "i2t" and r.measure.kind.percent
     ]
-    assert np.allclose(shown, [100 * r.value for r in results])
+    assert np.allclose(positions, [100 * r.value for r in results])
 
 
 def test_measures_that_only_another_view_has_get_no_empty_row(reports):
     """Judged@k of a view with partial judgements, beside systems that are drawn under another view."""
     first = next(r for r in reports[0].results if str(r.measure) == "R@1")
     extra = replace(first, view="judged", measure=limner.evaluation.measures.parse("R@3")[0])
-    both = [Report(r.system, r.collection, (*r.results, extra)) for r in reports]
-    labels = [each.get_text() for each in both[0].figure("measures", other_reports=both[1:]).axes[0].get_yticklabels()]
+    extended = [Report(r.system, r.collection, (*r.results, extra)) for r in reports]
+    labels = [
+        each.get_text() for each in extended[0].figure("measures", other_reports=extended[1:]).axes[0].get_yticklabels()
+    ]
     assert "R@1" in labels and "R@3" not in labels
 
 
@@ -141,9 +145,9 @@ def test_from_the_shell(reports, tmp_path):
 
 def test_tables_of_other_libraries_hold_the_rows(reports, world):
     compared = reports[0].compare(reports[1], samples=200)
-    for thing in (reports[0], compared):
-        assert thing.to_arrow().to_pylist() == thing.rows()
-        assert pa.table(thing).num_rows == len(thing.rows())
+    for source in (reports[0], compared):
+        assert source.to_arrow().to_pylist() == source.rows()
+        assert pa.table(source).num_rows == len(source.rows())
     frame = reports[0].to_pandas()
     assert list(frame.columns) == list(reports[0].rows()[0]) and len(frame) == len(reports[0].rows())
     pairs = world.to_pandas()
@@ -170,8 +174,8 @@ def test_polars(reports):
 def test_notebooks_show_what_is_there_and_escape_it(reports, world):
     hostile = "<script>alert(1)</script>"
     renamed = Report(hostile, hostile, reports[0].results, notes=(hostile,))
-    for shown in (renamed._repr_html_(), limner.compare([renamed, renamed], samples=200)._repr_html_()):
-        assert "<script" not in shown and "&lt;script" in shown and "R@1" in shown
+    for markup in (renamed._repr_html_(), limner.compare([renamed, renamed], samples=200)._repr_html_()):
+        assert "<script" not in markup and "&lt;script" in markup and "R@1" in markup
     page = world.test._repr_html_()
     assert page.count("<img") == 5 and "data:image/" in page and world.test.texts.values[0] in page
     assert reports[0].top["t2i"]._repr_html_().count("<tr>") == 6
@@ -179,5 +183,5 @@ def test_notebooks_show_what_is_there_and_escape_it(reports, world):
 
 def test_a_collection_without_pictures_is_shown_all_the_same():
     listed = limner.load({"image": ["no.jpg"], "caption": ["a <b>dog</b>"]})
-    shown = listed._repr_html_()
-    assert "<code>no.jpg</code>" in shown and "<b>" not in shown
+    markup = listed._repr_html_()
+    assert "<code>no.jpg</code>" in markup and "<b>" not in markup

@@ -84,14 +84,14 @@ def save(folder, text):
     """A model of three files that all say the same."""
     with replacing_model(folder) as draft:
         for name in PARTS:
-            (draft / name).write_text(said(text))
+            (draft / name).write_text(config_text(text))
 
 
-def said(text):
+def config_text(text):
     return f'{{"limner": "{text}"}}'
 
 
-def held(folder):
+def contents(folder):
     """What the files of a model say; None if it counts for nothing."""
     if not (folder / "config.json").is_file():
         return None
@@ -99,16 +99,16 @@ def held(folder):
 
 
 def test_a_folder_is_the_old_or_the_new_one_whenever_it_is_killed(tmp_path):
-    whole = {text: {said(text)} for text in ("old", "new")}
-    seen = set()
+    complete = {text: {config_text(text)} for text in ("old", "new")}
+    states = set()
     for _ in deaths(_save_in, tmp_path, "new", folder=tmp_path):
-        found = held(tmp_path / "m")
-        assert found in (whole["old"], whole["new"], None)
-        assert found is not None or "old" not in seen, "the old one was lost before the new one was there"
-        seen.add("new" if found == whole["new"] else "old" if found else "nothing")
+        state = contents(tmp_path / "m")
+        assert state in (complete["old"], complete["new"], None)
+        assert state is not None or "old" not in states, "the old one was lost before the new one was there"
+        states.add("new" if state == complete["new"] else "old" if state else "nothing")
         save(tmp_path / "m", "old")
-        seen.add("old")
-    assert seen == {"nothing", "old", "new"}
+        states.add("old")
+    assert states == {"nothing", "old", "new"}
     assert os.listdir(tmp_path) == ["m"], "what killed processes left is removed by the next one"
 
 
@@ -118,8 +118,8 @@ def _save_in(folder, text):
 
 def test_a_folder_with_files_of_others_is_never_a_mixture_and_keeps_them(tmp_path):
     for _ in deaths(_save_in, tmp_path, "new", folder=tmp_path):
-        found = held(tmp_path / "m")
-        assert found is None or len(found) == 1
+        state = contents(tmp_path / "m")
+        assert state is None or len(state) == 1
         save(tmp_path / "m", "old")
         (tmp_path / "m" / "notes.txt").write_text("mine")
     assert (tmp_path / "m" / "notes.txt").read_text() == "mine"
@@ -130,14 +130,14 @@ def test_without_an_exchange_the_old_folder_is_put_back(tmp_path):
     """A file system that cannot let two folders change places, as of another system or over a network."""
     (tmp_path / "there").mkdir()
     save(tmp_path / "there" / "m", "old")
-    found = set()
+    states = set()
     for _ in deaths(_save_in_steps, tmp_path / "there", folder=tmp_path / "there"):
         files._sweep.cache_clear()
         write_text(tmp_path / "there" / "x.txt", "the next one that writes here")
-        (text,) = held(tmp_path / "there" / "m")
-        found.add(text)
+        (text,) = contents(tmp_path / "there" / "m")
+        states.add(text)
         save(tmp_path / "there" / "m", "old")
-    assert found == {said("old"), said("new")}
+    assert states == {config_text("old"), config_text("new")}
 
 
 def _save_in_steps(folder):
@@ -146,31 +146,31 @@ def _save_in_steps(folder):
 
 
 def test_a_folder_that_cannot_be_renamed_gets_the_files_one_by_one(tmp_path, monkeypatch):
-    def refused(one, other):
+    def refused(source, target):
         raise OSError(18, "Invalid cross-device link")
 
     save(tmp_path / "m", "old")
     monkeypatch.setattr(files, "_exchanged", lambda one, other: False)
     monkeypatch.setattr(os, "rename", refused)
     save(tmp_path / "m", "new")
-    assert held(tmp_path / "m") == {said("new")} and os.listdir(tmp_path) == ["m"]
+    assert contents(tmp_path / "m") == {config_text("new")} and os.listdir(tmp_path) == ["m"]
 
 
 def test_a_folder_that_cannot_be_replaced_comes_back(tmp_path, monkeypatch):
-    real, seen = os.rename, []
+    real, calls = os.rename, []
 
-    def once(one, other):
-        seen.append(one)
-        if len(seen) == 2:
+    def once(source, target):
+        calls.append(source)
+        if len(calls) == 2:
             raise OSError(5, "Input/output error")
-        real(one, other)
+        real(source, target)
 
     save(tmp_path / "m", "old")
     monkeypatch.setattr(files, "_exchanged", lambda one, other: False)
     monkeypatch.setattr(os, "rename", once)
     with pytest.raises(OSError, match="Input/output error"):
         save(tmp_path / "m", "new")
-    assert held(tmp_path / "m") == {said("old")} and os.listdir(tmp_path) == ["m"]
+    assert contents(tmp_path / "m") == {config_text("old")} and os.listdir(tmp_path) == ["m"]
 
 
 def test_files_of_the_old_model_go_and_those_of_a_stranger_stay(tmp_path):
@@ -215,9 +215,9 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_n
     with replacing(tmp_path / "mine.txt") as draft:
         name = draft.parent.name
         dead = tmp_path / name.replace(f"-{os.getpid()}-", "-999999999-")
-        elsewhere = tmp_path / re.sub(r"\.[0-9a-f]{8}-", ".00000000-", dead.name)
-        long_ago = elsewhere.with_name(elsewhere.name.replace("mine", "long-ago"))
-        for left in (dead, elsewhere, long_ago):
+        of_another_machine = tmp_path / re.sub(r"\.[0-9a-f]{8}-", ".00000000-", dead.name)
+        long_ago = of_another_machine.with_name(of_another_machine.name.replace("mine", "long-ago"))
+        for left in (dead, of_another_machine, long_ago):
             left.mkdir()
             (left / "mine.txt").touch()
         for path in (long_ago / "mine.txt", long_ago):
@@ -225,7 +225,7 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_n
         files._sweep.cache_clear()
         write_text(tmp_path / "other.txt", "x")
         draft.write_text("y")
-    assert sorted(os.listdir(tmp_path)) == sorted([elsewhere.name, "mine.txt", "other.txt"])
+    assert sorted(os.listdir(tmp_path)) == sorted([of_another_machine.name, "mine.txt", "other.txt"])
 
 
 # --- rights, and no room ------------------------------------------------------------------------------------------
@@ -246,9 +246,9 @@ def test_no_room_names_the_file_and_keeps_the_old_one(tmp_path, ending):
     target = tmp_path / f"e.{ending}"
     _write(target, 1)
     before = {name: (tmp_path / name).read_bytes() for name in os.listdir(tmp_path)}
-    with no_larger(4096), pytest.raises(NotWritten) as told:
+    with no_larger(4096), pytest.raises(NotWritten) as error:
         _write(target, 100_000)
-    assert str(told.value).startswith(f"{target} is not written (") and isinstance(told.value, OSError)
+    assert str(error.value).startswith(f"{target} is not written (") and isinstance(error.value, OSError)
     assert {name: (tmp_path / name).read_bytes() for name in os.listdir(tmp_path)} == before
 
 
@@ -263,12 +263,12 @@ def test_no_room_for_a_file_of_a_folder_names_that_file(tmp_path):
     save(tmp_path / "m", "old")
     with no_larger(4096), pytest.raises(NotWritten, match="m/model.safetensors is not written"):
         _save_large(tmp_path / "m")
-    assert held(tmp_path / "m") == {'{"limner": "old"}'} and os.listdir(tmp_path) == ["m"]
+    assert contents(tmp_path / "m") == {'{"limner": "old"}'} and os.listdir(tmp_path) == ["m"]
 
 
 def _save_large(folder):
     with replacing_model(folder) as draft:
-        write_text(draft / "config.json", said("new"))
+        write_text(draft / "config.json", config_text("new"))
         write_text(draft / "model.safetensors", "x" * 5000)
 
 
@@ -287,6 +287,6 @@ def test_what_counts_as_no_room(error, full):
 
 
 def test_a_missing_folder_is_named_and_not_the_draft(tmp_path):
-    with pytest.raises(FileNotFoundError) as told:
+    with pytest.raises(FileNotFoundError) as error:
         write_text(tmp_path / "none" / "x.txt", "text")
-    assert told.value.filename == str(tmp_path / "none")
+    assert error.value.filename == str(tmp_path / "none")

@@ -16,7 +16,7 @@ def collection(images, texts):
 
 
 @pytest.mark.parametrize(
-    ("images", "texts", "wanted"),
+    ("images", "texts", "expected"),
     [
         ([0, 1, 1], [1, 0], ([0, 1, 1], [1, 0])),
         ([7.0, "7", np.int64(7)], [np.float32(7), 8], ([0, 0, 0], [0, 1])),
@@ -26,14 +26,14 @@ def collection(images, texts):
         ([[1], [1], [2]], [[2], [1]], ([0, 0, 1], [1, 0])),
     ],
 )
-def test_values_of_folds(images, texts, wanted):
-    whole = collection(images, texts)
-    folds = Folds(whole, "fold")
-    found = [folds.of(whole.images.ids, "image").tolist(), folds.of(whole.texts.ids, "text").tolist()]
-    assert found == list(wanted)
+def test_values_of_folds(images, texts, expected):
+    world = collection(images, texts)
+    folds = Folds(world, "fold")
+    actual = [folds.of(world.images.ids, "image").tolist(), folds.of(world.texts.ids, "text").tolist()]
+    assert actual == list(expected)
 
 
 def test_unknown_ids():
-    whole = collection([0, 1], [0, 1])
+    world = collection([0, 1], [0, 1])
     some = Ids(["image1", "elsewhere"])
-    assert Folds(whole, "fold").of(some, "image").tolist() == [1, -1]
+    assert Folds(world, "fold").of(some, "image").tolist() == [1, -1]

@@ -58,29 +58,29 @@ def files(tmp_path_factory):
     assert run("annotate", "pool", folder / "w.db", *WORLD, "--model", folder / "m.npz", "--depth", "1").exit_code == 0
     assert run("annotate", "tasks", folder / "w.db").exit_code == 0
     with open_store(folder / "w.db") as store:
-        who = add_annotator(store, "ada").id
-        for item in lease(store, who).items:
-            submit(store, who, item.id, key=f"k{item.id}", grade=4)
+        annotator = add_annotator(store, "ada").id
+        for item in lease(store, annotator).items:
+            submit(store, annotator, item.id, key=f"k{item.id}", grade=4)
         yield folder  # the store stays open, so that reading it writes nothing
 
 
-def commands(given, out):
+def commands(inputs, out):
     """Every command that writes a file: the words, and the file or folder it writes."""
-    m, db = given / "m.npz", given / "w.db"
+    m, db = inputs / "m.npz", inputs / "w.db"
     return {
-        "encode": (["encode", given / "texts.txt", "--model", m, "-o", out / "v.npy"], "v.npy"),
+        "encode": (["encode", inputs / "texts.txt", "--model", m, "-o", out / "v.npy"], "v.npy"),
         "train": (["train", "colours", *WORLD, "-o", out / "m.npz"], "m.npz"),
         "train kcca": (["train", "kcca", *WORLD, "-o", out / "k", "-O", "fuse=false"], "k"),
         "index": (["index", out / "i", *WORLD, "--model", m], "i"),
         "evaluate": (["evaluate", *WORLD, "--model", m, "-o", out / "r.json"], "r.json"),
-        "report": (["report", given / "r.json", "-o", out / "r.html"], "r.html"),
-        "fuse": (["match", "fuse", given / "a.run", given / "b.run", "-o", out / "f.run"], "f.run"),
-        "assign": (["match", "assign", given / "s.npy", "-o", out / "g.run"], "g.run"),
+        "report": (["report", inputs / "r.json", "-o", out / "r.html"], "r.html"),
+        "fuse": (["match", "fuse", inputs / "a.run", inputs / "b.run", "-o", out / "f.run"], "f.run"),
+        "assign": (["match", "assign", inputs / "s.npy", "-o", out / "g.run"], "g.run"),
         "rerank": (
             [
                 "match",
                 "rerank",
-                given / "a.run",
+                inputs / "a.run",
                 *WORLD,
                 "--scorer",
                 "levenshtein",
@@ -111,7 +111,7 @@ def test_no_room_names_the_file_and_keeps_the_one_before(files, tmp_path, name):
     (tmp_path / "first").mkdir()
     assert run(*commands(files, tmp_path / "first")[name][0]).exit_code == 0  # what is compiled is compiled now
     words, target = commands(files, tmp_path)[name]
-    again = [*words, "--replace"] if name == "index" else words
+    repeated = [*words, "--replace"] if name == "index" else words
     with no_larger(600):  # smaller than anything that is written
         done = run(*words)
     assert done.exit_code == Status.INPUT, done.output
@@ -119,12 +119,12 @@ def test_no_room_names_the_file_and_keeps_the_one_before(files, tmp_path, name):
     assert run(*words).exit_code == 0, "once there is room"
     before = contents(tmp_path)
     with no_larger(600):
-        done = run(*again)
+        done = run(*repeated)
     if name == "data folder":
         assert "is not empty" in done.stderr
     elif name != "pool":  # where nothing new has to be written
         assert done.exit_code == Status.INPUT and str(tmp_path / target) in done.stderr.replace("\n", ""), done.stderr
-    assert {name: held for name, held in contents(tmp_path).items() if name in before} == before
+    assert {name: content for name, content in contents(tmp_path).items() if name in before} == before
     assert not list(tmp_path.rglob("*.draft"))
 
 
@@ -136,8 +136,8 @@ def test_a_cache_without_room_names_its_part_and_keeps_the_others(files, tmp_pat
     with no_larger(5000):
         done = run("encode", files / "texts.txt", *words, "-o", tmp_path / "w.npz")
     assert done.exit_code == Status.INPUT and "part-" in done.stderr and "is not written" in done.stderr
-    told = json.loads(run("encode", files / "texts.txt", *words, "-o", tmp_path / "w.npz").stdout)
-    assert told["from the cache"] >= 5
+    summary = json.loads(run("encode", files / "texts.txt", *words, "-o", tmp_path / "w.npz").stdout)
+    assert summary["from the cache"] >= 5
 
 
 def test_a_checkpoint_without_room_names_itself_and_the_run_goes_on_later(tmp_path):
@@ -167,31 +167,31 @@ def test_an_answer_without_room_is_refused_and_the_others_stay(files, tmp_path):
     assert run("annotate", "tasks", tmp_path / "w.db").exit_code == 0
     acknowledged = []
     with open_store(tmp_path / "w.db") as store:
-        who = add_annotator(store, "ada").id
-        items = lease(store, who).items
+        annotator = add_annotator(store, "ada").id
+        items = lease(store, annotator).items
         size = (tmp_path / "w.db-wal").stat().st_size + 30_000
         with no_larger(size), pytest.raises(limner.LimnerError, match=r"w.db is not written"):  # noqa: PT012
             for item in items:
-                submit(store, who, item.id, key=f"k{item.id}", grade=4)
+                submit(store, annotator, item.id, key=f"k{item.id}", grade=4)
                 acknowledged.append(item.id)
         assert 0 < len(acknowledged) < len(items), "the limit came too late or too early to test anything"
         left = [item for item in items if item.id not in acknowledged]
         for item in left:
-            submit(store, who, item.id, key=f"k{item.id}", grade=4)
+            submit(store, annotator, item.id, key=f"k{item.id}", grade=4)
         assert sorted(answer.item for answer in answers(store)) == sorted(item.id for item in items)
 
 
 def test_a_browser_is_told_to_keep_its_answer_and_sends_it_again(tmp_path):
     """The page keeps what it sent after 507, as after any status from 500 on; after 400 it would give it up."""
-    asked = websites.client(websites.filled(tmp_path / "a.db"))
-    items = asked.post("/api/task", json={}).json()["task"]["items"]
+    client = websites.client(websites.filled(tmp_path / "a.db"))
+    items = client.post("/api/task", json={}).json()["task"]["items"]
     sent = {"item": items[0]["id"], "key": "a-key-of-its-own", "grade": 4}
     with no_larger((tmp_path / "a.db-wal").stat().st_size):
-        refused = asked.post("/api/answers", json=sent)
+        refused = client.post("/api/answers", json=sent)
     assert refused.status_code == 507 and "disk is full" in refused.json()["error"]
     assert str(tmp_path) not in refused.text
-    assert asked.post("/api/answers", json=sent).status_code == 200
-    assert asked.post("/api/answers", json=sent).json()["repeated"] is True
+    assert client.post("/api/answers", json=sent).status_code == 200
+    assert client.post("/api/answers", json=sent).json()["repeated"] is True
 
 
 # --- a disk that is really full -------------------------------------------------------------------------------------
@@ -216,12 +216,12 @@ def test_a_disk_that_is_really_full(files, tmp_path):
     """The same on a small file system of its own, where the system lets us mount one."""
     (tmp_path / "disk").mkdir()
     (tmp_path / "fill.py").write_text(FILL)
-    given = tmp_path / "given"
-    given.mkdir()
-    shutil.copytree(files / "m.npz", given / "m.npz")
+    inputs = tmp_path / "given"
+    inputs.mkdir()
+    shutil.copytree(files / "m.npz", inputs / "m.npz")
     for name in ("a.run", "b.run"):
-        (given / name).write_bytes((files / name).read_bytes())
-    script = f"mount -t tmpfs -o size=4m limner {tmp_path / 'disk'} && cp -r {given} {tmp_path / 'disk'} && exec "
+        (inputs / name).write_bytes((files / name).read_bytes())
+    script = f"mount -t tmpfs -o size=4m limner {tmp_path / 'disk'} && cp -r {inputs} {tmp_path / 'disk'} && exec "
     script += f"{sys.executable} {tmp_path / 'fill.py'} {tmp_path / 'disk'} {Path(__file__).parent}"
     environment = os.environ | {"PYTHONPATH": str(Path(limner.__file__).parents[1]), "TMPDIR": str(tmp_path)}
     try:
@@ -238,20 +238,20 @@ def test_a_disk_that_is_really_full(files, tmp_path):
 
 def full_disk(disk):
     """On a disk without a byte left: what is there stays, and the file is named."""
-    given, before = disk / "given", contents(disk / "given")
+    inputs, before = disk / "given", contents(disk / "given")
     for target in ("f.run", "f.json"):
-        done = run("match", "fuse", given / "a.run", given / "b.run", "-o", disk / target)
+        done = run("match", "fuse", inputs / "a.run", inputs / "b.run", "-o", disk / target)
         assert done.exit_code == Status.INPUT, done.output
         assert f"{disk / target} is not written (No space left on device)" in done.stderr.replace("\n", ""), done.stderr
-    done = run("match", "fuse", given / "a.run", given / "b.run", "-o", given / "a.run")
-    assert done.exit_code == Status.INPUT and contents(given) == before
-    done = run("train", "colours", *WORLD, "-o", given / "m.npz")
+    done = run("match", "fuse", inputs / "a.run", inputs / "b.run", "-o", inputs / "a.run")
+    assert done.exit_code == Status.INPUT and contents(inputs) == before
+    done = run("train", "colours", *WORLD, "-o", inputs / "m.npz")
     assert done.exit_code == Status.INPUT and "m.npz is not written" in done.stderr.replace("\n", "")
-    done = run("index", disk / "i", *WORLD, "--model", given / "m.npz")
+    done = run("index", disk / "i", *WORLD, "--model", inputs / "m.npz")
     assert done.exit_code == Status.INPUT and str(disk / "i") in done.stderr, done.output
-    done = run("annotate", "pool", disk / "w.db", *WORLD, "--model", given / "m.npz")
+    done = run("annotate", "pool", disk / "w.db", *WORLD, "--model", inputs / "m.npz")
     assert done.exit_code == Status.INPUT and str(disk / "w.db") in done.stderr.replace("\n", ""), done.output
     for ending in ("npy", "npz", "safetensors", "parquet"):
         with pytest.raises(limner.LimnerError, match=f"v.{ending} is not written"):
             Embeddings(range(90), np.ones((90, 90), dtype=np.float32)).save(disk / f"v.{ending}")
-    assert contents(given) == before and not list(disk.rglob("*.draft"))
+    assert contents(inputs) == before and not list(disk.rglob("*.draft"))
