@@ -69,7 +69,7 @@ def test_signs_do_not_depend_on_what_a_decomposition_chose(seed):
 
 def test_whole_numbers_are_the_same_whatever_the_last_digits():
     values = np.random.default_rng(0).standard_normal((50, 40))
-    steps = reproducible_math.whole(values, 20)
+    steps = reproducible_math.rounded_to_bits(values, 20)
     assert (steps == np.rint(steps)).all() and 2**19 <= np.abs(steps).max() <= 2**20
-    np.testing.assert_array_equal(steps, reproducible_math.whole(values * (1 + 1e-14), 20))
+    np.testing.assert_array_equal(steps, reproducible_math.rounded_to_bits(values * (1 + 1e-14), 20))
     np.testing.assert_allclose(steps / steps.max(), values / values.max(), atol=2e-6)

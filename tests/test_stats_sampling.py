@@ -254,7 +254,7 @@ def test_the_sequence_is_that_of_bets_one_after_the_other():
 
 def test_the_weighted_draws_have_the_mean_of_the_population():
     """The conditional mean of the first draw after two others, over all units it could have been; with predictions."""
-    from limner.stats.sequences import _Known, _martingale
+    from limner.stats.sequences import _martingale, _State
 
     values, strata = np.array([1, 0, 0.5, 1, 0]), np.array([0, 0, 1, 1, 1])
     size, shares = np.bincount(strata).astype(float), np.array([0.7, 0.3])
@@ -266,8 +266,8 @@ def test_the_weighted_draws_have_the_mean_of_the_population():
         for unit in (1, 3, 4):  # after the pilot of 0 and 2
             order = np.array([0, 2, unit])
             y, h, own = values[order], strata[order], np.ones(3, bool)
-            known = _Known.before_each_draw(y, h, own, x[order], ends, 2, (0, 1))
-            z, low, high = _martingale(known, y, h, own, size, size, np.tile(shares, (3, 1)), 2, (0, 1))
+            state = _State.before_each_draw(y, h, own, x[order], ends, 2, (0, 1))
+            z, low, high = _martingale(state, y, h, own, size, size, np.tile(shares, (3, 1)), 2, (0, 1))
             assert low[0] <= z[0] <= high[0]
             chance = shares[h[2]] / (size[h[2]] - 1)
             total += chance * z[0]

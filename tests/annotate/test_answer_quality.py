@@ -37,7 +37,7 @@ from limner.core.ranking import Ranking
 from limner.papers.published_tables import table
 from limner.scores import Scores
 from limner.stats import alpha_interval, bradley_terry, cohen_kappa, dawid_skene, krippendorff_alpha
-from limner.stats.bradley_terry import apart
+from limner.stats.bradley_terry import disconnected
 
 
 def answer(who, pair, grade, role="real", milliseconds=1000):
@@ -269,7 +269,7 @@ def test_scores_fit_their_own_likelihood():
 def test_votes_that_link_nothing_are_refused(counts):
     with pytest.raises(LimnerError, match="never won against, or never lost to"):
         bradley_terry(counts, "abc"[: len(counts)])
-    assert apart(np.array(counts, dtype=float))
+    assert disconnected(np.array(counts, dtype=float))
 
 
 def test_ties_count_half():

@@ -33,9 +33,9 @@ def private_folder() -> Path | None:
     directory.
     """
     try:
-        kept = Path(tempfile.gettempdir()) / f"limner-{_user()}"
-        if _is_mine(kept):
-            return kept
+        folder = Path(tempfile.gettempdir()) / f"limner-{_user()}"
+        if _is_private(folder):
+            return folder
         fresh = Path(tempfile.mkdtemp(prefix="limner-"))
     except OSError:
         return None
@@ -69,7 +69,7 @@ def _user() -> int:
     return os.getuid() if hasattr(os, "getuid") else 0
 
 
-def _is_mine(folder: Path) -> bool:
+def _is_private(folder: Path) -> bool:
     """Creates the folder; returns whether it is a real, writable folder that only this user can access."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -138,5 +138,5 @@ def _is_writable_home() -> bool:
         place = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "matplotlib"
     except RuntimeError:  # no home folder
         return False
-    there = next((folder for folder in (place, *place.parents) if folder.exists()), place)
-    return os.access(there, os.W_OK)
+    existing = next((folder for folder in (place, *place.parents) if folder.exists()), place)
+    return os.access(existing, os.W_OK)

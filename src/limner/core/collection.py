@@ -79,14 +79,14 @@ class Items:
         """These items, in this order."""
         return self[self.ids.positions(list(ids))]
 
-    def open(self, which: int | str, *, side: int | None = None) -> Image:
+    def open(self, key: int | str, *, side: int | None = None) -> Image:
         """Opens one image by position or id, as upright RGB; an error for an undecodable image names the file.
 
         Args:
-            which: The position or id.
+            key: The position or id.
             side: Downscale so that no side is longer than this; much faster for a large JPEG.
         """
-        row = self.ids.index(which) if isinstance(which, str) else which
+        row = self.ids.index(key) if isinstance(key, str) else key
         return open_image(self.values[row], name=self.ids[row], side=side)
 
     def opened(self, row: int, *, shortest: int | None = None) -> AbstractContextManager[Image]:
@@ -118,35 +118,35 @@ class Items:
         return iter(self.values)
 
     @classmethod
-    def of(cls, given: Any, *, kind: str | None = None) -> Items:
+    def of(cls, data: Any, *, kind: str | None = None) -> Items:
         """Converts texts or images to `Items`; `Items` are returned unchanged.
 
         Args:
-            given: One text, path or image; a list or column of them; or {id: value}. Strings are texts unless `kind`
+            data: One text, path or image; a list or column of them; or {id: value}. Strings are texts unless `kind`
                 says that they are paths; `Path`, bytes, Pillow images and arrays of pixels are images.
             kind: "image" or "text", if known.
 
         >>> Items.of(["a dog", "a cat"]), Items.of({"d": Path("dog.jpg")}).ids[0]
         (Items(2 texts), 'd')
         """
-        if isinstance(given, Items):
-            return given
-        if isinstance(given, Mapping) and not {"bytes", "path"} >= set(given):
-            return cls(Ids(given), list(given.values()), kind=kind or _kind(list(given.values())))
-        if hasattr(given, "column_names") or (hasattr(given, "columns") and hasattr(given, "shape")):
-            names = list(getattr(given, "column_names", getattr(given, "columns", ())))
+        if isinstance(data, Items):
+            return data
+        if isinstance(data, Mapping) and not {"bytes", "path"} >= set(data):
+            return cls(Ids(data), list(data.values()), kind=kind or _kind(list(data.values())))
+        if hasattr(data, "column_names") or (hasattr(data, "columns") and hasattr(data, "shape")):
+            names = list(getattr(data, "column_names", getattr(data, "columns", ())))
             raise LimnerError(
-                f"got {type(given).__name__}, a table of {shown(map(str, names))}: expected one column of it, such as "
+                f"got {type(data).__name__}, a table of {shown(map(str, names))}: expected one column of it, such as "
                 f"table[{names[0] if names else 'caption'!r}]; limner.load(table) loads the whole table"
             )
-        one = isinstance(given, (str, Path, bytes, Mapping)) or hasattr(given, "getexif")
-        one = one or getattr(given, "ndim", 1) in (2, 3)  # the pixels of one image
-        if not one and not isinstance(given, Iterable):
-            raise LimnerError(f"got {type(given).__name__}: expected texts or images, a list of them, or {{id: value}}")
-        values = [given] if one else list(given.to_pylist() if hasattr(given, "to_pylist") else given)
-        found = kind or _kind(values)
-        named = found == "image" and all(isinstance(v, (str, Path)) for v in values) and len(set(values)) == len(values)
-        return cls(Ids(map(str, values) if named else range(len(values)), what=found), values, kind=found)
+        one = isinstance(data, (str, Path, bytes, Mapping)) or hasattr(data, "getexif")
+        one = one or getattr(data, "ndim", 1) in (2, 3)  # the pixels of one image
+        if not one and not isinstance(data, Iterable):
+            raise LimnerError(f"got {type(data).__name__}: expected texts or images, a list of them, or {{id: value}}")
+        values = [data] if one else list(data.to_pylist() if hasattr(data, "to_pylist") else data)
+        kind = kind or _kind(values)
+        named = kind == "image" and all(isinstance(v, (str, Path)) for v in values) and len(set(values)) == len(values)
+        return cls(Ids(map(str, values) if named else range(len(values)), what=kind), values, kind=kind)
 
     def __repr__(self) -> str:
         return f"Items({len(self):,} {self.kind}s{', ' + ', '.join(self.fields) if self.fields else ''})"
@@ -197,15 +197,15 @@ class Collection(Tabular):
 
     def __post_init__(self) -> None:
         """Aligns every judgement with the items and checks the splits."""
-        for what, items in (("image", self.images), ("text", self.texts)):
-            if items.kind != what:
+        for kind, items in (("image", self.images), ("text", self.texts)):
+            if items.kind != kind:
                 raise LimnerError(
-                    f"collection {self.name!r}: {what}s are items of kind {items.kind!r}; images come first, then texts"
+                    f"collection {self.name!r}: {kind}s are items of kind {items.kind!r}; images come first, then texts"
                 )
         object.__setattr__(self, "judgements", self._aligned(self.judgements))
-        for what in ("extra", "ratings"):
-            aligned = {k: self._aligned(j).with_name(k) for k, j in getattr(self, what).items()}
-            object.__setattr__(self, what, MappingProxyType(aligned))
+        for group in ("extra", "ratings"):
+            aligned = {k: self._aligned(j).with_name(k) for k, j in getattr(self, group).items()}
+            object.__setattr__(self, group, MappingProxyType(aligned))
         mirrored = {k: self._aligned(j.T).with_name(k).T for k, j in self.reverse.items()}
         object.__setattr__(self, "reverse", MappingProxyType(mirrored))
         object.__setattr__(
@@ -245,8 +245,8 @@ class Collection(Tabular):
         pairs = Judgements(image_ids, text_ids, columns // per_image, columns, np.ones(n_texts))
         sides = Items(image_ids, [None] * n_images), Items(text_ids, [""] * n_texts, kind="text")
         folds = n_images % 5 == 0  # five folds in order, as in COCO's 1K protocol
-        held = [s.with_fields(fold=[row * 5 // len(s) for row in range(len(s))]) if folds else s for s in sides]
-        return cls(name, held[0], held[1], pairs)
+        folded = [s.with_fields(fold=[row * 5 // len(s) for row in range(len(s))]) if folds else s for s in sides]
+        return cls(name, folded[0], folded[1], pairs)
 
     def _aligned(self, judgements: Judgements) -> Judgements:
         """Judgements aligned with the item ids; judged ids outside the collection stay as further candidates."""
@@ -301,12 +301,12 @@ class Collection(Tabular):
 
     def judged(self, name: str, direction: str) -> Judgements:
         """Judgements by name for one direction, "i2t" (image queries) or "t2i" (text queries)."""
-        known = self.all_judgements
-        if name not in known:
-            raise UnknownName("judgements", name, known, of=repr(self.name))
+        judgements = self.all_judgements
+        if name not in judgements:
+            raise UnknownName("judgements", name, judgements, of=repr(self.name))
         if direction == "t2i" and name in self.reverse:
             return self.reverse[name]
-        return known[name] if direction == "i2t" else known[name].T
+        return judgements[name] if direction == "i2t" else judgements[name].T
 
     def describe(self) -> dict[str, object]:
         """Summary statistics of this collection, as plain values."""
@@ -336,9 +336,9 @@ class Collection(Tabular):
         counts = {"images": len(self.images), "texts": len(self.texts)}
         counts |= {f"judgements: {name}": len(j) for name, j in self.all_judgements.items()}
         counts |= {f"split: {name}": len(ids) for name, ids in self.splits.items()}
-        return overview_html(self.name, counts, [self._shown(row) for row in range(min(SHOWN, len(self.images)))])
+        return overview_html(self.name, counts, [self._preview(row) for row in range(min(SHOWN, len(self.images)))])
 
-    def _shown(self, row: int) -> tuple[str, str, Image | None]:
+    def _preview(self, row: int) -> tuple[str, str, Image | None]:
         """Id and first caption of an image, and the image itself if it can be opened."""
         captions = self.judgements.columns[self.judgements.rows == row]
         name = self.images.ids[row]

@@ -65,7 +65,7 @@ class Embeddings:
         object.__setattr__(self, "matrix", single)
         self._refuse_bad_rows(matrix)
 
-    def _refuse_bad_rows(self, given: Array) -> None:
+    def _refuse_bad_rows(self, values: Array) -> None:
         max_norm = 0.0
         for low in range(0, len(self.matrix), _ROWS_AT_ONCE):
             squares = _squares(self.matrix[low : low + _ROWS_AT_ONCE])  # NaN and infinity survive them
@@ -73,7 +73,7 @@ class Embeddings:
                 bad = np.flatnonzero(~np.isfinite(squares) | (squares == 0))
                 at = low + int(bad[0])
                 message = (
-                    f"embedding row {at} (id {self.ids[at]!r}) {_kind(given[at])}: {len(bad)} such rows in rows {low} "
+                    f"embedding row {at} (id {self.ids[at]!r}) {_kind(values[at])}: {len(bad)} such rows in rows {low} "
                     f"to {low + len(squares) - 1}; encode that item again or leave it out"
                 )
                 if squares[bad[0]] == 0:
@@ -83,11 +83,11 @@ class Embeddings:
         object.__setattr__(self, "max_norm", max_norm)
 
     @classmethod
-    def of(cls, given: object, *, ids: Iterable[object] | None = None, prefix: str = "") -> Embeddings:
+    def of(cls, vectors: object, *, ids: Iterable[object] | None = None, prefix: str = "") -> Embeddings:
         """Converts anything that holds vectors to `Embeddings`; `Embeddings` are returned unchanged.
 
         Args:
-            given: Embeddings, {id: vector}, a table with a column "id" and one of vectors, or what
+            vectors: Embeddings, {id: vector}, a table with a column "id" and one of vectors, or what
                 `limner.core.arrays.array` accepts. The index of a pandas DataFrame gives the ids, unless it only
                 numbers the rows.
             ids: Ids of rows without ids; row numbers by default.
@@ -96,12 +96,12 @@ class Embeddings:
         >>> list(Embeddings.of([[1.0, 0.0]], prefix="image-").ids)
         ['image-0']
         """
-        if isinstance(given, Embeddings):
-            return given
-        named = named_vectors(given)
+        if isinstance(vectors, Embeddings):
+            return vectors
+        named = named_vectors(vectors)
         if named is not None:
             return cls(Ids(named[0] if ids is None else ids, what="embedding"), named[1])
-        matrix = array(given, "embeddings")
+        matrix = array(vectors, "embeddings")
         rows = len(matrix) if matrix.ndim else 0
         return cls(Ids((f"{prefix}{row}" for row in range(rows)) if ids is None else ids, what="embedding"), matrix)
 
@@ -138,13 +138,13 @@ class Embeddings:
         """
         squares = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
         unit = vectors / np.sqrt(np.where(squares > 0, squares, 1.0))[:, None]
-        held = _on_grid(unit) if vectors.dtype == np.float64 else unit
-        return cls(Ids(ids, what="embedding"), held.astype(np.float32))
+        rounded = _on_grid(unit) if vectors.dtype == np.float64 else unit
+        return cls(Ids(ids, what="embedding"), rounded.astype(np.float32))
 
     def subset(self, ids: Iterable[object]) -> Embeddings:
         """These rows, in this order; refuses ids that have no embedding."""
-        wanted = Ids(ids, what="embedding")
-        return self if wanted == self.ids else Embeddings(wanted, self.matrix[self.ids.positions(wanted)])
+        chosen = Ids(ids, what="embedding")
+        return self if chosen == self.ids else Embeddings(chosen, self.matrix[self.ids.positions(chosen)])
 
     def save(self, path: str | Path) -> Path:
         """Writes npy, npz, safetensors, parquet or pt, depending on the file extension.
@@ -174,8 +174,8 @@ class Embeddings:
         source = Path(path)
         if os.path.isdir(source):
             matrix = _joined(source)
-            given = _read_ids(ids) if isinstance(ids, (str, Path)) else ids
-            return cls(Ids(range(len(matrix)) if given is None else given, what="embedding"), matrix)
+            row_ids = _read_ids(ids) if isinstance(ids, (str, Path)) else ids
+            return cls(Ids(range(len(matrix)) if row_ids is None else row_ids, what="embedding"), matrix)
         refuse_irregular(source, what="embeddings")
         if not os.path.isfile(source):
             raise LimnerError(f"no embeddings file {source}: expected .npy, .npz, .safetensors, .parquet or .pt")
@@ -183,11 +183,11 @@ class Embeddings:
             matrix, stored = _format(source).read(source)
         if not np.size(matrix) or not np.ndim(matrix):
             raise LimnerError(f"{source} holds no vectors: its shape is {np.shape(matrix)}; encode some items first")
-        given = _read_ids(ids) if isinstance(ids, (str, Path)) else ids
-        if given is None:
-            given = _found_ids(source, stored, len(matrix))
+        row_ids = _read_ids(ids) if isinstance(ids, (str, Path)) else ids
+        if row_ids is None:
+            row_ids = _found_ids(source, stored, len(matrix))
         try:
-            return cls(Ids(given, what="embedding"), matrix)
+            return cls(Ids(row_ids, what="embedding"), matrix)
         except LimnerError as error:
             raise LimnerError(f"{source}: {error}") from error
 
@@ -205,7 +205,7 @@ class Embeddings:
 def _joined(folder: Path) -> Array:
     """The vectors of all npy files of a folder, by the number at the end of their names."""
     numbered = {file: re.search(r"(\d+)$", file.stem) for file in sorted(folder.glob("*.npy"))}
-    files = sorted((int(found[1]), file) for file, found in numbered.items() if found)
+    files = sorted((int(match[1]), file) for file, match in numbered.items() if match)
     if not files:
         raise LimnerError(
             f"{folder} contains no embeddings: expected .npy files whose names end in a number, such as img_emb_0.npy"
@@ -223,26 +223,26 @@ def _joined(folder: Path) -> Array:
     return np.concatenate(parts)
 
 
-def named_vectors(given: Any) -> tuple[list[object], Any] | None:
+def named_vectors(data: Any) -> tuple[list[object], Any] | None:
     """Returns (ids, vectors) of an object that holds both; None for anything else.
 
     >>> named_vectors({"a": [1.0, 2.0]})
     (['a'], [[1.0, 2.0]])
     """
-    if isinstance(given, Mapping):
-        return list(given), list(given.values())
-    held = given.collect() if is_lazy(given) else given
-    names = getattr(held, "column_names", getattr(held, "columns", None))
-    if names is None or not hasattr(held, "__getitem__"):
+    if isinstance(data, Mapping):
+        return list(data), list(data.values())
+    table = data.collect() if is_lazy(data) else data
+    names = getattr(table, "column_names", getattr(table, "columns", None))
+    if names is None or not hasattr(table, "__getitem__"):
         return None
     keys = [name for name in names if name in ("id", "ids")]
-    others = [name for name in names if name not in keys]
-    if len(keys) == len(others) == 1:
-        return _listed(held[keys[0]]), held[others[0]]
-    index = getattr(held, "index", None)
+    columns = [name for name in names if name not in keys]
+    if len(keys) == len(columns) == 1:
+        return _listed(table[keys[0]]), table[columns[0]]
+    index = getattr(table, "index", None)
     if index is not None and type(index).__name__ != "RangeIndex" and index.is_unique:
-        return list(index), held
-    return (list(range(len(held[others[0]]))), held[others[0]]) if len(names) == 1 == len(others) else None
+        return list(index), table
+    return (list(range(len(table[columns[0]]))), table[columns[0]]) if len(names) == 1 == len(columns) else None
 
 
 def _listed(column: Any) -> list[object]:
@@ -251,11 +251,11 @@ def _listed(column: Any) -> list[object]:
 
 def _squares(rows: Float32) -> npt.NDArray[np.float64]:
     """The squared length of every row, in double precision."""
-    found = np.empty(len(rows))
+    squares = np.empty(len(rows))
     for low in range(0, len(rows), _ROWS_IN_CACHE):
         part = rows[low : low + _ROWS_IN_CACHE].astype(np.float64)
-        found[low : low + _ROWS_IN_CACHE] = np.vecdot(part, part)
-    return found
+        squares[low : low + _ROWS_IN_CACHE] = np.vecdot(part, part)
+    return squares
 
 
 def _kind(row: Array) -> str:
@@ -313,13 +313,13 @@ def _lines(ids: Iterable[str]) -> str:
 
 def _found_ids(source: Path, stored: list[str] | None, rows: int) -> Iterable[object]:
     """The ids in the file, or next to it, or else row numbers; if both lists exist, they must agree."""
-    beside = _ids_file(source)
-    if source.suffix.lower() != ".npy" or not beside.is_file():
+    id_list = _ids_file(source)
+    if source.suffix.lower() != ".npy" or not id_list.is_file():
         return range(rows) if stored is None else stored
-    listed = _read_ids(beside)
+    listed = _read_ids(id_list)
     if stored is not None and stored != listed:
         raise LimnerError(
-            f"{beside} is not the list of ids that {source} was saved with: remove it to use those ids, or pass it "
+            f"{id_list} is not the list of ids that {source} was saved with: remove it to use those ids, or pass it "
             "with ids= (--ids) to use it anyway"
         )
     return listed
@@ -331,11 +331,11 @@ def _read_ids(path: str | Path) -> list[str]:
 
 def _chosen(names: Iterable[str], path: Path) -> str:
     """The array that holds the vectors: the only one, or one with the usual name."""
-    others = [n for n in names if n != "ids"]
-    usual = [n for n in ("embeddings", "matrix", "vectors", "features") if n in others]
-    if len(others) == 1 or usual:
-        return usual[0] if usual else others[0]
-    raise LimnerError(f"{path} holds {shown(others)}: expected one array, or one named 'embeddings'")
+    arrays = [n for n in names if n != "ids"]
+    usual = [n for n in ("embeddings", "matrix", "vectors", "features") if n in arrays]
+    if len(arrays) == 1 or usual:
+        return usual[0] if usual else arrays[0]
+    raise LimnerError(f"{path} holds {shown(arrays)}: expected one array, or one named 'embeddings'")
 
 
 def _read_npy(path: Path) -> tuple[Array, list[str] | None]:

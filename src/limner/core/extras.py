@@ -69,9 +69,9 @@ def submodules(package: str) -> Callable[[str], object]:
     'limner.language.word_overlap'
     """
 
-    def found(name: str) -> ModuleType:
+    def attribute(name: str) -> ModuleType:
         if name.startswith("_") or find_spec(f"{package}.{name}") is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return import_module(f"{package}.{name}")
 
-    return found
+    return attribute

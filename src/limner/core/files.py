@@ -136,16 +136,16 @@ def _naming(target: Path, workshop: Path) -> Iterator[None]:
     try:
         yield
     except NotWritten as error:
-        raise NotWritten(_meant(error.path, target, workshop), error.why) from error
+        raise NotWritten(_final_path(error.path, target, workshop), error.why) from error
     except Exception as error:
         if is_full(error):
             raise NotWritten(target, getattr(error, "strerror", None) or error) from error
         if isinstance(error, OSError) and Path(str(error.filename or "")).is_relative_to(workshop):
-            raise OSError(error.errno, error.strerror, str(_meant(error.filename, target, workshop))) from error
+            raise OSError(error.errno, error.strerror, str(_final_path(error.filename, target, workshop))) from error
         raise
 
 
-def _meant(path: str | Path, target: Path, workshop: Path) -> Path:
+def _final_path(path: str | Path, target: Path, workshop: Path) -> Path:
     """The target of a temporary path, or its missing folder. Other paths are returned unchanged."""
     if not Path(path).is_relative_to(workshop):
         return Path(path)
@@ -175,9 +175,9 @@ def _sweep(folder: Path) -> None:
     """
     with suppress(OSError):
         for entry in folder.iterdir():
-            found = DRAFT.fullmatch(entry.name)
-            if found is not None:
-                died = found["machine"] == _MACHINE and not _runs(int(found["process"]))
+            match = DRAFT.fullmatch(entry.name)
+            if match is not None:
+                died = match["machine"] == _MACHINE and not _runs(int(match["process"]))
                 if died or time.time() - _changed(entry) > _DAY:
                     _put_back(entry)
                     shutil.rmtree(entry, ignore_errors=True)
@@ -185,9 +185,9 @@ def _sweep(folder: Path) -> None:
 
 def _put_back(workshop: Path) -> None:
     """Restores a folder that a killed or failed process moved aside."""
-    for kept in workshop.glob(f"{_ASIDE}/*"):
-        if not (workshop.parent / kept.name).exists():
-            os.rename(kept, workshop.parent / kept.name)
+    for aside in workshop.glob(f"{_ASIDE}/*"):
+        if not (workshop.parent / aside.name).exists():
+            os.rename(aside, workshop.parent / aside.name)
 
 
 def _changed(folder: Path) -> float:
@@ -212,8 +212,8 @@ def _runs(process: int) -> bool:
 
 def _rights(target: Path, workshop: Path) -> int:
     """The permissions of the existing file, or else the default ones."""
-    held = target if target.is_file() else workshop
-    return stat.S_IMODE(held.stat().st_mode) & (0o777 if held is target else 0o666)
+    source = target if target.is_file() else workshop
+    return stat.S_IMODE(source.stat().st_mode) & (0o777 if source is target else 0o666)
 
 
 def _sync(path: Path, *, rights: int | None = None) -> None:
@@ -243,13 +243,13 @@ def _exchangeable(target: Path, own: Collection[str]) -> bool:
     if any(entry.name not in own and not DRAFT.fullmatch(entry.name) for entry in target.iterdir()):
         return False
     try:
-        here = Path(os.getcwd())
+        working = Path(os.getcwd())
     except FileNotFoundError:  # it was removed
-        here = Path("/")
-    return not target.is_mount() and target not in (here, *here.parents) and os.access(target.parent, os.W_OK)
+        working = Path("/")
+    return not target.is_mount() and target not in (working, *working.parents) and os.access(target.parent, os.W_OK)
 
 
-def _exchanged(one: Path, other: Path) -> bool:
+def _exchanged(draft: Path, target: Path) -> bool:
     """Swaps two folders in one step, if the system supports it."""
     import ctypes
 
@@ -257,16 +257,16 @@ def _exchanged(one: Path, other: Path) -> bool:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError, TypeError):
         return False
-    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    return bool(rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
+    at_cwd, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return bool(rename(at_cwd, os.fsencode(draft), at_cwd, os.fsencode(target), exchange) == 0)
 
 
 def _set_aside(draft: Path, target: Path) -> bool:
     """Replaces a folder in two steps, if it can be renamed."""
-    kept = draft.parent / _ASIDE / target.name
-    kept.parent.mkdir()
+    aside = draft.parent / _ASIDE / target.name
+    aside.parent.mkdir()
     try:
-        os.rename(target, kept)
+        os.rename(target, aside)
     except OSError:
         return False
     os.rename(draft, target)

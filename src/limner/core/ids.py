@@ -90,14 +90,14 @@ class Ids(Sequence[str]):
 
     def positions(self, values: Iterable[object]) -> IntArray:
         """Positions of many ids at once; raises an error that names the first few unknown ids."""
-        found = self.find(values)
-        if (found < 0).any():
-            missing = [str(v) for v, row in zip(values, found, strict=True) if row < 0]
+        rows = self.find(values)
+        if (rows < 0).any():
+            missing = [str(v) for v, row in zip(values, rows, strict=True) if row < 0]
             raise UnknownId(
-                f"{len(missing)} of {len(found)} {self.what} ids are unknown ({shown(missing)}): "
+                f"{len(missing)} of {len(rows)} {self.what} ids are unknown ({shown(missing)}): "
                 f"expected ids such as {shown(self, most=2)}"
             )
-        return found
+        return rows
 
     def find(self, values: Iterable[object]) -> IntArray:
         """Positions of many ids, -1 for unknown ids (for internal joins; `positions` raises an error instead)."""
@@ -133,10 +133,10 @@ class Ids(Sequence[str]):
 
     def _checked(self, chosen: npt.NDArray[np.object_]) -> Ids:
         """Some of these ids, each at most once, which need no further checks."""
-        found = Ids((), what=self.what)
-        found.array = chosen.copy()
-        found.array.flags.writeable = False
-        return found
+        ids = Ids((), what=self.what)
+        ids.array = chosen.copy()
+        ids.array.flags.writeable = False
+        return ids
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ids) and (self.array is other.array or bool(np.array_equal(self.array, other.array)))
@@ -153,9 +153,9 @@ _EMPTY = blake2b(digest_size=8)
 
 def _hash(value: bytes) -> bytes:
     """Eight bytes of BLAKE2; copying an empty hash takes less time than making one."""
-    made = _EMPTY.copy()
-    made.update(value)
-    return made.digest()
+    digest = _EMPTY.copy()
+    digest.update(value)
+    return digest.digest()
 
 
 def _ascending(key: Array) -> bool:

@@ -56,8 +56,8 @@ class Unreadable(LimnerError):
         reason: A short description of the problem.
     """
 
-    def __init__(self, name: str, where: object, reason: str) -> None:
-        super().__init__(f"image {name!r} ({where}) does not open: {reason}; replace or remove the file")
+    def __init__(self, name: str, source: object, reason: str) -> None:
+        super().__init__(f"image {name!r} ({source}) does not open: {reason}; replace or remove the file")
         self.reason = reason
 
 
@@ -65,25 +65,25 @@ class NoImage(LimnerError):
     """An image of which only the id is known, or whose file does not exist."""
 
 
-def as_value(given: Any, *, name: str) -> Value:
+def as_value(image: Any, *, name: str) -> Value:
     """Converts an image to the form that `Items` store.
 
     Args:
-        given: A path, the bytes of a file, a Pillow image, an array of pixels (height by width, by 3 or 4 channels,
+        image: A path, the bytes of a file, a Pillow image, an array of pixels (height by width, by 3 or 4 channels,
             uint8), `{"bytes": ..., "path": ...}` of the datasets library, or a function that draws it.
         name: Name in error messages.
     """
-    if given is None or isinstance(given, (str, Path, bytes)) or callable(given) or hasattr(given, "getexif"):
-        return given  # type: ignore[no-any-return]
-    if isinstance(given, (bytearray, memoryview, io.BytesIO)):
-        return given.getvalue() if isinstance(given, io.BytesIO) else bytes(given)
-    if isinstance(given, dict) and {"bytes", "path"} & set(given):
-        return as_value(given.get("bytes") or given.get("path"), name=name)
-    if isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.shape[2:] in ((), (3,), (4,)):
-        return _pillow().fromarray(given)  # type: ignore[no-any-return]
-    about = f" of shape {tuple(given.shape)} and type {given.dtype}" if hasattr(given, "shape") else ""
+    if image is None or isinstance(image, (str, Path, bytes)) or callable(image) or hasattr(image, "getexif"):
+        return image  # type: ignore[no-any-return]
+    if isinstance(image, (bytearray, memoryview, io.BytesIO)):
+        return image.getvalue() if isinstance(image, io.BytesIO) else bytes(image)
+    if isinstance(image, dict) and {"bytes", "path"} & set(image):
+        return as_value(image.get("bytes") or image.get("path"), name=name)
+    if isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.shape[2:] in ((), (3,), (4,)):
+        return _pillow().fromarray(image)  # type: ignore[no-any-return]
+    about = f" of shape {tuple(image.shape)} and type {image.dtype}" if hasattr(image, "shape") else ""
     raise LimnerError(
-        f"image {name!r} is a {type(given).__name__}{about}: expected a path, bytes, a Pillow image, or a "
+        f"image {name!r} is a {type(image).__name__}{about}: expected a path, bytes, a Pillow image, or a "
         "numpy array of height by width by 3 whole numbers from 0 to 255 (uint8)"
     )
 
@@ -130,16 +130,16 @@ def opened(
     with _lazily(value, name, formats) as image:
         if image.width * image.height > limit:
             size = f"{image.width} x {image.height} pixels; the limit is {limit:,}"
-            raise Unreadable(name, _where(value), f"it has {size}")
-        _refuse_extreme(image, name, _where(value), side)
+            raise Unreadable(name, _source_of(value), f"it has {size}")
+        _refuse_extreme(image, name, _source_of(value), side)
         with _explained(value, name):
             pixels = _drafted(image, side, shortest)
         with _waiting.turn(pixels):
             with _explained(value, name):
-                made = _decoded(image, side)
+                decoded = _decoded(image, side)
             if pixels >= _LARGE:
                 give_back()
-            yield made
+            yield decoded
 
 
 @contextmanager
@@ -165,28 +165,28 @@ def _explained(value: str | Path | bytes, name: str) -> Iterator[None]:
         raise NoImage(f"image {name!r}: no file {Path(str(value))}; check the folder with images") from None
     except (Exception, _pillow().DecompressionBombWarning) as error:  # decoders raise almost any exception
         reason = "it is of another kind" if "cannot identify" in str(error) else str(error) or type(error).__name__
-        raise Unreadable(name, _where(value), reason[:200]) from error
+        raise Unreadable(name, _source_of(value), reason[:200]) from error
 
 
-def _refuse_extreme(image: Image, name: str, where: object, side: int | None) -> None:
+def _refuse_extreme(image: Image, name: str, source: object, side: int | None) -> None:
     """Refuses a very long and narrow image, unless it is downscaled in proportion to be shown."""
     if side is None and max(image.size) > RATIO_LIMIT * min(image.size):
         size = f"{image.width:,} x {image.height:,} pixels; one side may be {RATIO_LIMIT} times the other"
-        raise Unreadable(name, where, f"it has {size}")
+        raise Unreadable(name, source, f"it has {size}")
 
 
-def _where(value: str | Path | bytes) -> object:
+def _source_of(value: str | Path | bytes) -> object:
     return f"{len(value):,} bytes" if isinstance(value, bytes) else value
 
 
 def _drafted(image: Image, side: int | None, shortest: int | None) -> int:
     """Decodes a JPEG at a smaller scale if that is enough; returns the number of decoded pixels."""
-    whole = image.width * image.height
+    full_size = image.width * image.height
     if side is not None or shortest is not None:
         share = 2 * side / max(image.size) if side is not None else 2 * (shortest or 1) / min(image.size)
         image.draft(None, (max(1, int(image.width * share)), max(1, int(image.height * share))))
     is_progressive = "progressive" in image.info  # held in memory at full size, whatever the scale
-    return whole if is_progressive else image.width * image.height
+    return full_size if is_progressive else image.width * image.height
 
 
 def _decoded(image: Image, side: int | None) -> Image:
@@ -195,9 +195,9 @@ def _decoded(image: Image, side: int | None) -> Image:
     image.load()
     if side is not None and image.mode in ("RGB", "L") and "transparency" not in image.info:
         _smaller(image, side)  # before anything is copied
-    made = _smaller(_turned(_rgb(image), turn), side)
+    scaled = _smaller(_turned(_rgb(image), turn), side)
     image.close()
-    return made
+    return scaled
 
 
 @cache

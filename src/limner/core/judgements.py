@@ -66,11 +66,11 @@ class Judgements:
             object.__setattr__(self, name, frozen)
 
     def _refuse_bad(self, rows: IntArray, columns: IntArray, grades: FloatArray) -> None:
-        for what, index, size in (("row", rows, len(self.queries)), ("column", columns, len(self.candidates))):
+        for axis, index, size in (("row", rows, len(self.queries)), ("column", columns, len(self.candidates))):
             outside = np.flatnonzero((index < 0) | (index >= size))
             if len(outside):
                 at = outside[0]
-                raise LimnerError(f"judgement {at} has {what} {index[at]}, expected 0 to {size - 1}")
+                raise LimnerError(f"judgement {at} has {axis} {index[at]}, expected 0 to {size - 1}")
         bad = np.flatnonzero(~np.isfinite(grades) | (grades < 0))
         if len(bad):
             q, c = self.queries[int(rows[bad[0]])], self.candidates[int(columns[bad[0]])]
@@ -80,11 +80,11 @@ class Judgements:
             )
 
     def _refuse_repeated(self, rows: IntArray, columns: IntArray, key: IntArray) -> None:
-        again = np.flatnonzero(key[1:] == key[:-1])
-        if len(again):
-            q, c = self.queries[int(rows[again[0]])], self.candidates[int(columns[again[0]])]
+        repeats = np.flatnonzero(key[1:] == key[:-1])
+        if len(repeats):
+            q, c = self.queries[int(rows[repeats[0]])], self.candidates[int(columns[repeats[0]])]
             raise LimnerError(
-                f"query {q!r} and candidate {c!r} are judged more than once ({len(again)} repeated pairs): "
+                f"query {q!r} and candidate {c!r} are judged more than once ({len(repeats)} repeated pairs): "
                 "keep one grade per pair, or merge two Judgements with |"
             )
 
@@ -137,9 +137,9 @@ class Judgements:
         >>> one.digest == other.digest, one.digest == one.T.digest
         (True, False)
         """
-        found = self.relevant
-        rows, columns = found.queries.hashes[found.rows], found.candidates.hashes[found.columns]
-        mixed = _mix(_mix(rows) + columns) ^ found.grades.view(np.uint64)
+        relevant = self.relevant
+        rows, columns = relevant.queries.hashes[relevant.rows], relevant.candidates.hashes[relevant.columns]
+        mixed = _mix(_mix(rows) + columns) ^ relevant.grades.view(np.uint64)
         return f"{int(np.add.reduce(_mix(mixed), dtype=np.uint64)):016x}"
 
     def grade(self, query: object, candidate: object) -> float | None:
@@ -157,8 +157,8 @@ class Judgements:
         candidate_ids = self.candidates if candidates is None else Ids(candidates, what=self.candidates.what)
         rows = query_ids.find(self.queries)[self.rows]
         columns = candidate_ids.find(self.candidates)[self.columns]
-        kept = (rows >= 0) & (columns >= 0)
-        return Judgements(query_ids, candidate_ids, rows[kept], columns[kept], self.grades[kept], self.name)
+        inside = (rows >= 0) & (columns >= 0)
+        return Judgements(query_ids, candidate_ids, rows[inside], columns[inside], self.grades[inside], self.name)
 
     def at_least(self, threshold: float) -> Judgements:
         """Binary judgements: 1 for grades of at least `threshold`, 0 for lower grades."""
@@ -221,5 +221,5 @@ def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return np.asarray(spread ^ (spread >> np.uint64(31)))
 
 
-def _ids(given: Iterable[object] | None, seen: Iterable[str], what: str) -> Ids:
-    return Ids(dict.fromkeys(seen) if given is None else given, what=what)
+def _ids(ids: Iterable[object] | None, judged: Iterable[str], kind: str) -> Ids:
+    return Ids(dict.fromkeys(judged) if ids is None else ids, what=kind)

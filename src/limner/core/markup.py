@@ -48,17 +48,17 @@ def overview_html(name: str, counts: Mapping[str, int], images: Sequence[tuple[s
         counts: Rows of the table.
         images: Id, caption and image of each item; None for an image that cannot be opened.
     """
-    table = html_table(name, [("", "count"), *((what, f"{n:,}") for what, n in counts.items())])
-    shown = "".join(_figure(*image) for image in images)
-    return f'{table}<div style="display:flex;gap:8px;flex-wrap:wrap">{shown}</div>'
+    table = html_table(name, [("", "count"), *((label, f"{n:,}") for label, n in counts.items())])
+    figures = "".join(_figure(*image) for image in images)
+    return f'{table}<div style="display:flex;gap:8px;flex-wrap:wrap">{figures}</div>'
 
 
 def _figure(name: str, caption: str, image: Image | None) -> str:
     """One image with its caption, or the id if there is no image."""
-    shown = f"<code>{escape(name)}</code>"
+    content = f"<code>{escape(name)}</code>"
     if image is not None:
-        shown = f'<img src="{data_uri(image)}" alt="{escape(name, quote=True)}">'
-    return f'<figure style="width:{SIDE}px;margin:0">{shown}<figcaption>{escape(caption)}</figcaption></figure>'
+        content = f'<img src="{data_uri(image)}" alt="{escape(name, quote=True)}">'
+    return f'<figure style="width:{SIDE}px;margin:0">{content}<figcaption>{escape(caption)}</figcaption></figure>'
 
 
 def template(package: str, name: str, *, folder: str = ".") -> Template:

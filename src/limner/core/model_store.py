@@ -54,11 +54,11 @@ class SavedModel:
             sizes: Settings by name; only whole numbers are checked.
         """
         shapes = [array.shape for array in self.weights.values()]
-        most = max((len(shapes), *(size for shape in shapes for size in shape)))
+        largest = max((len(shapes), *(size for shape in shapes for size in shape)))
         for name, value in ((name, value) for group in sizes for name, value in group.items()):
-            if isinstance(value, int) and value > most:
+            if isinstance(value, int) and value > largest:
                 raise LimnerError(
-                    f"{self.folder}: {name}={value:,} is larger than any of these weights ({most:,}); {_REPAIR}"
+                    f"{self.folder}: {name}={value:,} is larger than any of these weights ({largest:,}); {_REPAIR}"
                 )
 
 
@@ -82,7 +82,7 @@ def write(
     from safetensors.numpy import save_file
 
     tensors: dict[str, Array] = {
-        f"{_MODULE}{name}": np.ascontiguousarray(held) for name, held in (weights or {}).items()
+        f"{_MODULE}{name}": np.ascontiguousarray(array) for name, array in (weights or {}).items()
     }
     config = {"limner": kind, "format": FORMAT, "version": VERSION, **pack(dict(content), tensors, _CONTENT)}
     head = json.dumps({"kind": kind, "format": FORMAT, "sha256": fingerprint(tensors, kind)})
@@ -138,18 +138,18 @@ def part(path: str | Path, name: str) -> Any:
     from safetensors import safe_open
 
     folder = Path(path)
-    held = _config(folder).get(name)
-    if held is None:
+    entry = _config(folder).get(name)
+    if entry is None:
         return None
     with damage_told(folder, what="saved model", mend=_REPAIR), safe_open(folder / WEIGHTS, "numpy") as archive:
-        return unpack(held, {key: archive.get_tensor(key) for key in _names(held)})
+        return unpack(entry, {key: archive.get_tensor(key) for key in _names(entry)})
 
 
 def _names(value: object) -> list[str]:
     """The names of the tensors in a packed value."""
     if isinstance(value, dict):
-        return [value[_TENSOR]] if set(value) == {_TENSOR} else [n for held in value.values() for n in _names(held)]
-    return [n for held in value for n in _names(held)] if isinstance(value, list) else []
+        return [value[_TENSOR]] if set(value) == {_TENSOR} else [n for item in value.values() for n in _names(item)]
+    return [n for item in value for n in _names(item)] if isinstance(value, list) else []
 
 
 def _config(folder: Path) -> dict[str, object]:
@@ -184,16 +184,16 @@ def fingerprint(tensors: Arrays, about: str) -> str:
     >>> fingerprint({"a": np.zeros(2)}, "{}") == fingerprint({"a": np.zeros((1, 2))}, "{}")
     False
     """
-    named = ((name, held.dtype.name, held.shape, held) for name, held in sorted(tensors.items()))
-    return sha256_of(((name, kind, shape, _bytes(held)) for name, kind, shape, held in named), about)
+    named = ((name, array.dtype.name, array.shape, array) for name, array in sorted(tensors.items()))
+    return sha256_of(((name, kind, shape, _bytes(content)) for name, kind, shape, content in named), about)
 
 
 def sha256_of(parts: Iterable[tuple[str, str, tuple[int, ...], Any]], about: str) -> str:
     """SHA-256 of arrays in the order of their names: (name, type, shape, bytes), with torch's names of types."""
     digest = hashlib.sha256(about.encode())
-    for name, kind, shape, held in parts:
+    for name, kind, shape, content in parts:
         digest.update(f"{name} torch.{kind} {tuple(shape)}".encode())
-        digest.update(held)
+        digest.update(content)
     return digest.hexdigest()
 
 
@@ -212,9 +212,9 @@ def pack(value: object, tensors: dict[str, Array], name: str) -> Any:
         tensors[name] = np.ascontiguousarray(value)
         return {_TENSOR: name}
     if isinstance(value, Mapping):
-        return {str(key): pack(held, tensors, f"{name}.{key}") for key, held in value.items()}
+        return {str(key): pack(item, tensors, f"{name}.{key}") for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [pack(held, tensors, f"{name}.{place}") for place, held in enumerate(value)]
+        return [pack(item, tensors, f"{name}.{place}") for place, item in enumerate(value)]
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -223,5 +223,5 @@ def unpack(value: object, tensors: Arrays) -> Any:
     if isinstance(value, dict):
         if set(value) == {_TENSOR}:
             return tensors[value[_TENSOR]]
-        return {key: unpack(held, tensors) for key, held in value.items()}
-    return [unpack(held, tensors) for held in value] if isinstance(value, list) else value
+        return {key: unpack(item, tensors) for key, item in value.items()}
+    return [unpack(item, tensors) for item in value] if isinstance(value, list) else value

@@ -75,15 +75,15 @@ def takes(*settings: type | str, **defaults: object) -> Callable[[T], T]:
     return keep
 
 
-def options_of(thing: Callable[..., object], *, filled: int = 0) -> tuple[Option, ...]:
+def options_of(function: Callable[..., object], *, filled: int = 0) -> tuple[Option, ...]:
     """The options that can be written as text; those that only code can pass (functions, collections) are left out.
 
     Args:
-        thing: A function or class.
+        function: A function or class.
         filled: Leading positional arguments, which are not options.
     """
-    known, _ = _parameters(thing, filled)
-    return tuple(option for option in known.values() if _is_written(option.hint))
+    named, _ = _parameters(function, filled)
+    return tuple(option for option in named.values() if _is_written(option.hint))
 
 
 def _is_written(hint: object) -> bool:
@@ -98,12 +98,12 @@ def _is_plain(kind: object) -> bool:
 
 
 def checked(
-    thing: Callable[..., object], options: Mapping[str, object], *, what: str, filled: int = 0, objects: bool = True
+    function: Callable[..., object], options: Mapping[str, object], *, what: str, filled: int = 0, objects: bool = True
 ) -> dict[str, Any]:
     """Checks options against a signature: refuses unknown names, missing names and values of the wrong type.
 
     Args:
-        thing: The function or class that will be called. `**running: Unpack[Running]` adds the keys of a typed dict,
+        function: The function or class that will be called. `**running: Unpack[Running]` adds the keys of a typed dict,
             and `takes` the fields of dataclasses; a plain `**options` accepts anything.
         options: Values by name.
         what: Owner of the options; used in error messages only.
@@ -115,14 +115,14 @@ def checked(
     Traceback (most recent call last):
     limner.core.errors.LimnerError: 'scenes': option images='abc' is str: expected int
     """
-    known, is_open = _parameters(thing, filled)
+    accepted, is_open = _parameters(function, filled)
     for name in options:
-        if name not in known and not is_open:
-            raise UnknownName("option", name, known, of=what)
-    lacking = [option.name for option in known.values() if option.required and option.name not in options]
-    if lacking:
-        raise LimnerError(f"{what} needs {' and '.join(lacking)}: give it as {lacking[0]}=...")
-    hints = {name: option.hint for name, option in known.items()}
+        if name not in accepted and not is_open:
+            raise UnknownName("option", name, accepted, of=what)
+    missing = [option.name for option in accepted.values() if option.required and option.name not in options]
+    if missing:
+        raise LimnerError(f"{what} needs {' and '.join(missing)}: give it as {missing[0]}=...")
+    hints = {name: option.hint for name, option in accepted.items()}
     return {
         name: value
         if objects and not isinstance(value, _PLAIN)
@@ -131,46 +131,46 @@ def checked(
     }
 
 
-def _parameters(thing: Callable[..., object], filled: int) -> tuple[dict[str, Option], bool]:
+def _parameters(function: Callable[..., object], filled: int) -> tuple[dict[str, Option], bool]:
     """Every named option, and whether others are accepted too."""
-    hints = _hints(thing)
-    known: dict[str, Option] = {}
+    hints = _hints(function)
+    named: dict[str, Option] = {}
     is_open = False
-    for p in list(inspect.signature(thing).parameters.values())[filled:]:
+    for p in list(inspect.signature(function).parameters.values())[filled:]:
         if p.kind is p.VAR_KEYWORD:
-            more = _gathered(thing, hints.get(p.name))
-            known |= more or {}
-            is_open = more is None
+            gathered = _gathered(function, hints.get(p.name))
+            named |= gathered or {}
+            is_open = gathered is None
         elif p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD):
             required = p.default is p.empty
-            known[p.name] = Option(p.name, hints.get(p.name, Any), None if required else p.default, required)
-    return known, is_open
+            named[p.name] = Option(p.name, hints.get(p.name, Any), None if required else p.default, required)
+    return named, is_open
 
 
-def _gathered(thing: Callable[..., object], hint: object) -> dict[str, Option] | None:
+def _gathered(function: Callable[..., object], hint: object) -> dict[str, Option] | None:
     """The options behind `**options`: fields of dataclasses or keys of a typed dict; None if anything is accepted."""
-    if settings := getattr(thing, "__settings__", ()):
-        found: dict[str, Option] = {}
+    if settings := getattr(function, "__settings__", ()):
+        members: dict[str, Option] = {}
         for kind in settings[0]:
-            found |= _as_there(kind) if isinstance(kind, str) else _parameters(kind, 0)[0]
-        return found | {n: dataclasses.replace(found[n], default=value) for n, value in settings[1].items()}
+            members |= _settings_of(kind) if isinstance(kind, str) else _parameters(kind, 0)[0]
+        return members | {n: dataclasses.replace(members[n], default=value) for n, value in settings[1].items()}
     unpacked = typing.get_args(hint)[:1]
     if not unpacked or not typing.is_typeddict(unpacked[0]):
         return None
     return {name: Option(name, hint, ...) for name, hint in typing.get_type_hints(unpacked[0]).items()}
 
 
-def _as_there(place: str) -> dict[str, Option]:
+def _settings_of(place: str) -> dict[str, Option]:
     module, _, name = place.partition(":")
     return _gathered(getattr(importlib.import_module(module), name), None) or {}
 
 
-def _hints(thing: Callable[..., object]) -> dict[str, object]:
+def _hints(function: Callable[..., object]) -> dict[str, object]:
     """Resolved annotations; `object` for names that are imported for type checking only."""
-    owners: list[object] = [inspect.unwrap(thing)]
-    if inspect.isclass(thing):
-        is_record = dataclasses.is_dataclass(thing)
-        owners = list(reversed(thing.__mro__)) if is_record else [inspect.unwrap(thing.__init__)]
+    owners: list[object] = [inspect.unwrap(function)]
+    if inspect.isclass(function):
+        is_record = dataclasses.is_dataclass(function)
+        owners = list(reversed(function.__mro__)) if is_record else [inspect.unwrap(function.__init__)]
     return {name: _hint(name, hint, owner) for owner in owners for name, hint in _annotations(owner).items()}
 
 
@@ -237,17 +237,17 @@ def _fits(value: object, kind: object) -> bool:
 
 def _inside(name: str, value: Any, kind: object) -> object:
     """Checks lists and mappings recursively."""
-    within = typing.get_args(kind)
-    if isinstance(value, (list, tuple)) and within and typing.get_origin(kind) is not typing.Literal:
-        each = [within[0]] * len(value) if len(within) == 1 or within[-1] is ... else within
+    type_args = typing.get_args(kind)
+    if isinstance(value, (list, tuple)) and type_args and typing.get_origin(kind) is not typing.Literal:
+        each = [type_args[0]] * len(value) if len(type_args) == 1 or type_args[-1] is ... else type_args
         if len(each) != len(value):
             raise LimnerError(f"{name} has {len(value)} values: expected {len(each)}")
-        held = [typed(f"{name}[{n}]", v, h) for n, (v, h) in enumerate(zip(value, each, strict=True))]
+        items = [typed(f"{name}[{n}]", v, h) for n, (v, h) in enumerate(zip(value, each, strict=True))]
         if typing.get_origin(kind) is frozenset:
-            return frozenset(held)
-        return tuple(held) if typing.get_origin(kind) is tuple or isinstance(value, tuple) else held
-    if isinstance(value, dict) and len(within) == 2:
-        return {key: typed(f"{name}.{key}", held, within[1]) for key, held in value.items()}
+            return frozenset(items)
+        return tuple(items) if typing.get_origin(kind) is tuple or isinstance(value, tuple) else items
+    if isinstance(value, dict) and len(type_args) == 2:
+        return {key: typed(f"{name}.{key}", item, type_args[1]) for key, item in value.items()}
     return tuple(value) if kind is tuple else value
 
 
@@ -292,13 +292,13 @@ def parsed_value(text: str) -> Any:
         return text
 
 
-def truth(given: object) -> bool | None:
+def truth(value: object) -> bool | None:
     """Parses true, false, yes, no, 1 or 0, in any case; None for anything else.
 
     >>> [truth(each) for each in (True, "Yes", "no", 1, 0, "FALSE", 2, "maybe")]
     [True, True, False, True, False, False, None, None]
     """
-    return _TRUTH.get(str(given).strip().lower()) if isinstance(given, (bool, int, str)) else None
+    return _TRUTH.get(str(value).strip().lower()) if isinstance(value, (bool, int, str)) else None
 
 
 def parsed_options(words: Iterable[str], *, what: str = "option") -> dict[str, Any]:

@@ -158,7 +158,7 @@ def _is_deep(value: object) -> bool:
     """Whether lists and objects are nested more than `DEEPEST` levels deep."""
     level = [value]
     for _ in range(DEEPEST):
-        level = [held for each in level for held in _inside(each) if isinstance(held, (list, dict))]
+        level = [child for each in level for child in _inside(each) if isinstance(child, (list, dict))]
     return bool(level)
 
 
@@ -185,10 +185,10 @@ def read_array(path: str | Path, *, what: str) -> Array:
         with damage_told(path, what="file of a tensor", mend="save it again with torch.save"):
             return read_tensors(path)[0]
     with damage_told(path, what="npy file of numbers", mend="save it again with np.save"):
-        held = np.load(path, mmap_mode="r", allow_pickle=False)
-    if not isinstance(held, np.ndarray):
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    if not isinstance(array, np.ndarray):
         raise LimnerError(f"{what} {path} is an archive: expected one array, as np.save writes it")
-    return held
+    return array
 
 
 def read_arrays(path: str | Path, *, what: str) -> dict[str, Array]:
@@ -200,8 +200,8 @@ def read_arrays(path: str | Path, *, what: str) -> dict[str, Array]:
         with zipfile.ZipFile(path) as archive:
             unpacked = sum(entry.file_size for entry in archive.infolist())
         refuse_bomb(unpacked, os.path.getsize(path), where=f"{what} {path}")
-        with np.load(path, allow_pickle=False) as held:
-            return {name: held[name] for name in held.files}
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
 
 
 def refuse_bomb(unpacked: int, packed: int, *, where: str) -> None:

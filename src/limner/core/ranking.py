@@ -226,16 +226,16 @@ def _short_and_sound(indices: Lists, scores: npt.NDArray[np.floating] | None, ca
     """Whether full lists that are not too long are valid; checked without the compiled loops."""
     if not 0 < indices.size <= SHORT:
         return False
-    within = indices.min() >= 0 and indices.max() < candidates
+    in_range = indices.min() >= 0 and indices.max() < candidates
     twice = (np.diff(np.sort(indices, axis=1)) == 0).any()
     falling = scores is None or not (np.isnan(scores).any() or (scores[:, 1:] > scores[:, :-1]).any())
-    return bool(within and falling and not twice)
+    return bool(in_range and falling and not twice)
 
 
-def _real(given: object) -> npt.NDArray[np.floating]:
+def _real(values: object) -> npt.NDArray[np.floating]:
     """Keeps float32 and float64 unchanged and converts all others to float64."""
-    what = "scores of a ranking"
-    scores = numbers(unmasked(array(given, what), what), what)
+    name = "scores of a ranking"
+    scores = numbers(unmasked(array(values, name), name), name)
     return scores if scores.dtype in (np.float32, np.float64) else scores.astype(np.float64)
 
 

@@ -16,7 +16,7 @@ def first_fault(lists, scores, n_candidates):  # type: ignore[no-untyped-def]
     Invalid are: a candidate outside 0 to n - 1 (except -1, which pads the end of a list), a repeated candidate, and a
     score that is NaN or above the one before it. `scores` has no columns if only the order is known.
     """
-    seen = np.full(n_candidates, -1, np.int32)
+    last_row = np.full(n_candidates, -1, np.int32)
     for r in range(lists.shape[0]):
         row = lists[r]
         length = row.shape[0]
@@ -24,9 +24,9 @@ def first_fault(lists, scores, n_candidates):  # type: ignore[no-untyped-def]
             length -= 1
         for i in range(length):
             c = row[i]
-            if c < 0 or c >= n_candidates or seen[c] == r:
+            if c < 0 or c >= n_candidates or last_row[c] == r:
                 return r, i
-            seen[c] = r
+            last_row[c] = r
         if scores.shape[1] and length:
             place = _first_rise(scores[r, :length])
             if place >= 0:

@@ -79,9 +79,9 @@ class Registry(Mapping[str, Thing]):
         if name in self:
             raise LimnerError(f"{self.what} {name!r} is already registered: choose another name")
 
-        def keep(thing: T) -> T:
-            self._own[name] = typing.cast(Thing, thing)
-            return thing
+        def keep(definition: T) -> T:
+            self._own[name] = typing.cast(Thing, definition)
+            return definition
 
         return keep
 
@@ -119,45 +119,45 @@ class Registry(Mapping[str, Thing]):
             raise LimnerError(f"{self.what} {name!r} is {type(name).__name__}: expected a name")
         if name in self._own:
             return self._own[name]
-        module, colon, thing = self.homes.get(name, name).partition(":")
-        if not colon or not module or not thing:
+        module, colon, attribute = self.homes.get(name, name).partition(":")
+        if not colon or not module or not attribute:
             raise UnknownName(self.what, name, self)
         if not trusted and name not in self.homes:
             raise Untrusted(self.what, name, self)
         try:
-            return typing.cast(Thing, imported(f"{module}:{thing}", what=self.what, name=name))
+            return typing.cast(Thing, imported(f"{module}:{attribute}", what=self.what, name=name))
         except MissingExtra as error:  # the module may hold several, and names itself
             raise MissingExtra(f"{self.what} {name!r}", error.package, error.extra) from error
 
     def make(self, name: str, options: Mapping[str, object], *, trusted: bool = True) -> Any:
         """Calls the object with options; unknown options and values of the wrong type are refused."""
-        thing: Any = self.find(name, trusted=trusted)
-        return thing(**self.checked(name, options, trusted=trusted))
+        definition: Any = self.find(name, trusted=trusted)
+        return definition(**self.checked(name, options, trusted=trusted))
 
     def checked(self, name: str, options: Mapping[str, object], *, trusted: bool = True) -> dict[str, Any]:
         """Checks the options of an object: see `checked`."""
-        thing: Any = self.find(name, trusted=trusted)
-        return checked(thing, options, what=f"{self.what} {name!r}", filled=self.filled)
+        definition: Any = self.find(name, trusted=trusted)
+        return checked(definition, options, what=f"{self.what} {name!r}", filled=self.filled)
 
-    def name_of(self, thing: Any) -> str:
+    def name_of(self, definition: Any) -> str:
         """The name of an object; "module:thing" if it is not registered."""
-        home = f"{thing.__module__}:{thing.__qualname__}"
+        home = f"{definition.__module__}:{definition.__qualname__}"
         named = [name for name, place in self.homes.items() if place == home]
-        named += [name for name, own in self._own.items() if own is thing]
+        named += [name for name, registered in self._own.items() if registered is definition]
         return named[0] if named else home
 
-    def finds(self, thing: object) -> bool:
+    def finds(self, definition: object) -> bool:
         """Whether the name of an object leads back to the same object in this process."""
         try:
-            return self.find(self.name_of(thing)) is thing
+            return self.find(self.name_of(definition)) is definition
         except LimnerError:
             return False
 
     def about(self, name: str) -> Entry:
         """The description of one object; imports it."""
-        thing: object = self.find(name)
-        doc = (inspect.getdoc(thing) or "").strip()
-        options = options_of(thing, filled=self.filled) if callable(thing) else ()
+        definition: object = self.find(name)
+        doc = (inspect.getdoc(definition) or "").strip()
+        options = options_of(definition, filled=self.filled) if callable(definition) else ()
         return Entry(name, doc, options)
 
     def summaries(self) -> dict[str, str]:
@@ -167,7 +167,7 @@ class Registry(Mapping[str, Thing]):
         'Deserialize'
         """
         docs = {name: documented(place) for name, place in self.homes.items()}
-        docs |= {name: inspect.getdoc(own) or "" for name, own in self._own.items()}
+        docs |= {name: inspect.getdoc(registered) or "" for name, registered in self._own.items()}
         return {name: doc.strip().partition("\n")[0] for name, doc in docs.items()}
 
     def __getitem__(self, name: str) -> Thing:
@@ -197,12 +197,12 @@ def imported(place: str, *, what: str, name: str | None = None) -> Any:
     >>> imported("json:loads", what="reader")("[1]")
     [1]
     """
-    module, _, thing = place.partition(":")
+    module, _, attribute = place.partition(":")
     name = name or place
     if not all(part.isidentifier() for part in module.split(".")):
         raise LimnerError(f"{what} {name!r}: {module!r} is not a module name")
     try:
-        found = _module(module)
+        loaded = _module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise  # the module exists, but one of its imports is missing
@@ -212,19 +212,19 @@ def imported(place: str, *, what: str, name: str | None = None) -> Any:
         ) from error
     except SyntaxError as error:
         raise LimnerError(f"{what} {name!r}: module {module!r} is not valid Python: {error}") from error
-    if not hasattr(found, thing):
-        raise LimnerError(f"{what} {name!r}: module {module!r} has no {thing!r}; check the name after the colon")
-    return getattr(found, thing)
+    if not hasattr(loaded, attribute):
+        raise LimnerError(f"{what} {name!r}: module {module!r} has no {attribute!r}; check the name after the colon")
+    return getattr(loaded, attribute)
 
 
 def documented(place: str) -> str:
     """The docstring of "module:thing", read from its source; empty if it has none or the source is missing."""
-    module, _, thing = place.partition(":")
+    module, _, attribute = place.partition(":")
     file = source_file(module)
     if file is None:
         return ""
     defined = {getattr(node, "name", None): node for node in ast.parse(file.read_text(encoding="utf-8")).body}
-    node = defined.get(thing)
+    node = defined.get(attribute)
     return (ast.get_docstring(node) or "") if isinstance(node, ast.ClassDef | ast.FunctionDef) else ""
 
 
@@ -234,13 +234,13 @@ def source_file(module: str) -> Path | None:
     >>> source_file("json.decoder").name, source_file("no_such_module")
     ('decoder.py', None)
     """
-    top, *below = module.split(".")
+    top, *submodules = module.split(".")
     spec = importlib.util.find_spec(top)
     if spec is None or spec.origin is None:
         return None
     place = Path(spec.origin)
-    if below:
-        place = place.parent.joinpath(*below)
+    if submodules:
+        place = place.parent.joinpath(*submodules)
         place = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
     return place if place.suffix == ".py" and place.is_file() else None
 
@@ -250,15 +250,15 @@ def _module(name: str) -> types.ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        here = os.getcwd()
-        if error.name != name.partition(".")[0] or here in sys.path:
+        folder = os.getcwd()
+        if error.name != name.partition(".")[0] or folder in sys.path:
             raise
-        sys.path.append(here)
+        sys.path.append(folder)
         try:
             importlib.invalidate_caches()
             return importlib.import_module(name)
         finally:
-            sys.path.remove(here)
+            sys.path.remove(folder)
 
 
 def refuse_code(values: Mapping[str, object], *, where: object) -> None:
@@ -270,8 +270,8 @@ def refuse_code(values: Mapping[str, object], *, where: object) -> None:
     limner.core.errors.Untrusted: option features.encoder in options.toml 'os:system' is named by a file, ...
     """
     for path, value in _strings(values, ""):
-        module, _, thing = value.partition(":")
-        if module and thing and not set(value) & set("/\\") and path.rpartition(".")[2] != "device":
+        module, _, attribute = value.partition(":")
+        if module and attribute and not set(value) & set("/\\") and path.rpartition(".")[2] != "device":
             raise Untrusted(f"option {path} in {where}", value, ())
 
 
@@ -279,8 +279,8 @@ def _strings(value: object, path: str) -> Iterable[tuple[str, str]]:
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, Mapping):
-        for key, held in value.items():
-            yield from _strings(held, f"{path}.{key}".lstrip("."))
+        for key, item in value.items():
+            yield from _strings(item, f"{path}.{key}".lstrip("."))
     elif isinstance(value, list):
-        for held in value:
-            yield from _strings(held, path)
+        for item in value:
+            yield from _strings(item, path)

@@ -86,12 +86,12 @@ def arctangent(x: float) -> float:
     >>> arctangent(0.0), round(arctangent(1.0), 12), round(arctangent(0.5773502691896258) * 12, 12)
     (0.0, 0.125, 1.0)
     """
-    whole = 0.125 if x > 0.41421356237309503 else 0.0  # above tan(pi/8): atan x = pi/4 + atan s
-    s = (x - 1.0) / (x + 1.0) if whole else x
+    offset = 0.125 if x > 0.41421356237309503 else 0.0  # above tan(pi/8): atan x = pi/4 + atan s
+    s = (x - 1.0) / (x + 1.0) if offset else x
     square, total = s * s, 0.0
     for k in range(35, 0, -2):  # atan s = s - s^3/3 + s^5/5 - ..., from the last term on
         total = 1.0 / k - total * square
-    return whole + s * total / (2 * PI)
+    return offset + s * total / (2 * PI)
 
 
 def signs(vectors: Array) -> Array:
@@ -107,10 +107,10 @@ def signs(vectors: Array) -> Array:
     return np.where(first < 0, -1.0, 1.0).astype(vectors.dtype)
 
 
-def whole(values: npt.NDArray[np.float64], bits: int) -> npt.NDArray[np.float64]:
+def rounded_to_bits(values: npt.NDArray[np.float64], bits: int) -> npt.NDArray[np.float64]:
     """Rounds values to multiples of a power of two, with the largest below 2 ** bits.
 
-    >>> whole(np.array([0.3, -1.7]), 4)
+    >>> rounded_to_bits(np.array([0.3, -1.7]), 4)
     array([ 2., -14.])
     """
     exponent = int(np.frexp(np.abs(values).max(initial=0.0))[1])

@@ -50,17 +50,17 @@ def _refuse_compressed(file: str | Path) -> None:
 
 def read_tensors(file: str | Path) -> tuple[Array, list[str] | None]:
     """The tensor in a file, and its ids; the file has a tensor, or {"embeddings": tensor, "ids": [...]}."""
-    held = unpickled(file, expected="a tensor that was saved with torch.save(tensor, FILE)")
-    if hasattr(held, "detach"):
-        return array(held, str(file)), None
-    tensors = {k: v for k, v in held.items() if hasattr(v, "detach")} if isinstance(held, Mapping) else {}
+    content = unpickled(file, expected="a tensor that was saved with torch.save(tensor, FILE)")
+    if hasattr(content, "detach"):
+        return array(content, str(file)), None
+    tensors = {k: v for k, v in content.items() if hasattr(v, "detach")} if isinstance(content, Mapping) else {}
     usual = [k for k in ("embeddings", "matrix", "vectors", "features") if k in tensors] or list(tensors)
     if not tensors or (len(tensors) > 1 and len(usual) == len(tensors)):
         raise LimnerError(
-            f"{file} holds {shown(map(str, tensors)) if tensors else type(held).__name__}: expected one tensor, or a "
-            "mapping with one tensor, or with one named 'embeddings'"
+            f"{file} holds {shown(map(str, tensors)) if tensors else type(content).__name__}: expected one tensor, or "
+            "a mapping with one tensor, or with one named 'embeddings'"
         )
-    ids = held.get("ids")
+    ids = content.get("ids")
     return array(tensors[usual[0]], str(file)), [str(i) for i in ids] if isinstance(ids, (list, tuple)) else None
 
 

@@ -60,18 +60,18 @@ def cohen_kappa(
         raise LimnerError(f"got labels of type {first.dtype} for a and {second.dtype} for b, expected the same type")
     if weights is not None:
         one_of(weights, ("linear", "quadratic"), "weights")
-    used, both = np.unique(np.concatenate([first, second]), return_inverse=True)
+    used, positions = np.unique(np.concatenate([first, second]), return_inverse=True)
     if len(used) == 1:
         raise Undefined(
             f"kappa is undefined: both raters gave {used[0]} to all {len(first)} items, so chance agreement is 1; "
             "expected at least two labels in use; report the raw agreement instead"
         )
     places = _places(used, weights, labels)
-    weight = _apart(places, weights)
-    seen = np.zeros((len(used), len(used)))
-    np.add.at(seen, (both[: len(first)], both[len(first) :]), 1.0)
-    chance = np.outer(seen.sum(axis=1), seen.sum(axis=0)) / len(first)
-    return 1 - float((weight * seen).sum()) / float((weight * chance).sum())
+    weight = _disagreement_weights(places, weights)
+    observed = np.zeros((len(used), len(used)))
+    np.add.at(observed, (positions[: len(first)], positions[len(first) :]), 1.0)
+    chance = np.outer(observed.sum(axis=1), observed.sum(axis=0)) / len(first)
+    return 1 - float((weight * observed).sum()) / float((weight * chance).sum())
 
 
 def _places(used: Array, weights: str | None, labels: Sequence[object] | None) -> Vector:
@@ -95,18 +95,18 @@ def _places(used: Array, weights: str | None, labels: Sequence[object] | None) -
     return np.arange(len(used), dtype=np.float64)
 
 
-def _apart(places: Vector, weights: str | None) -> Vector:
+def _disagreement_weights(places: Vector, weights: str | None) -> Vector:
     distance = np.abs(places[:, None] - places[None, :])
     return (distance > 0).astype(np.float64) if weights is None else distance ** (2 if weights == "quadratic" else 1)
 
 
-def _labels(labels: npt.ArrayLike, what: str) -> Array:
+def _labels(labels: npt.ArrayLike, name: str) -> Array:
     """Labels as one column of numbers or text; missing labels are refused."""
     array: Array = np.asarray(labels)
     if array.ndim != 1 or not len(array):
-        raise LimnerError(f"{what}: got an array of shape {array.shape}, expected one label per item, at least one")
+        raise LimnerError(f"{name}: got an array of shape {array.shape}, expected one label per item, at least one")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise LimnerError(f"{what}: got a label that is not finite, expected one for every item; leave those items out")
+        raise LimnerError(f"{name}: got a label that is not finite, expected one for every item; leave those items out")
     return array.astype(str) if array.dtype.kind == "O" else array
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError
-from limner.stats.inputs import Codes, Vector, codes, joint_codes, one_of, paired, share, vector, whole
+from limner.stats.inputs import Codes, Vector, codes, joint_codes, one_of, paired, share, vector, whole_number
 from limner.stats.order import median
 from limner.stats.resampling import Function, Means, Median, Stratum
 
@@ -183,11 +183,11 @@ def bootstrap_difference(
     0.5
     """
     first, second = paired(a, b)
-    by, within = _labels(clusters, first, "clusters"), _labels(folds, first, "folds")
+    cluster_codes, fold_codes = _labels(clusters, first, "clusters"), _labels(folds, first, "folds")
     if statistic == "mean":
-        strata = _strata(first - second, "mean", by, within)
+        strata = _strata(first - second, "mean", cluster_codes, fold_codes)
     else:
-        strata = _strata(np.column_stack([first, second]), _difference_of(statistic), by, within)
+        strata = _strata(np.column_stack([first, second]), _difference_of(statistic), cluster_codes, fold_codes)
     return _interval(strata, samples, level, seed, method, _unit(clusters))
 
 
@@ -204,8 +204,8 @@ def _function(statistic: Statistic) -> Callable[[Vector], float]:
     return median if statistic == "median" else np.mean
 
 
-def _labels(labels: npt.ArrayLike | None, column: Vector, what: str) -> Codes | None:
-    return None if labels is None else codes(labels, len(column), what)
+def _labels(labels: npt.ArrayLike | None, column: Vector, name: str) -> Codes | None:
+    return None if labels is None else codes(labels, len(column), name)
 
 
 def _unit(clusters: object) -> str:
@@ -268,7 +268,11 @@ def _folds_of(part: Part) -> npt.ArrayLike:
 
 def _interval(strata: Sequence[Stratum], samples: int, level: float, seed: int, method: str, unit: str) -> Interval:
     one_of(method, ("percentile", "bca"), "method")
-    samples, seed, level = whole(samples, "samples", minimum=1), whole(seed, "seed", minimum=0), share(level, "level")
+    samples, seed, level = (
+        whole_number(samples, "samples", minimum=1),
+        whole_number(seed, "seed", minimum=0),
+        share(level, "level"),
+    )
     rng = np.random.default_rng(seed)
     estimate = float(np.mean([stratum.estimate() for stratum in strata]))
     draws = np.mean([stratum.replicates(samples, rng) for stratum in strata], axis=0)
@@ -283,8 +287,8 @@ def _bca_ends(ends: Vector, estimate: float, draws: Vector, jackknives: Sequence
     """The quantiles that BCa uses instead of `ends` (Efron 1987; several strata: Efron & Tibshirani 1993)."""
     from scipy.special import ndtr, ndtri
 
-    below = (np.mean(draws < estimate) + np.mean(draws <= estimate)) / 2  # ties count half
-    z0 = ndtri(below)
+    share_below = (np.mean(draws < estimate) + np.mean(draws <= estimate)) / 2  # ties count half
+    z0 = ndtri(share_below)
     if not np.isfinite(z0):
         raise LimnerError(
             f"BCa is undefined: all {len(draws)} resamples lie on one side of the estimate; use method='percentile'"

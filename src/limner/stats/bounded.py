@@ -67,8 +67,8 @@ def mean_interval(
     """
     n = len(vector(values))
     labels = np.arange(n) if clusters is None else codes(clusters, n, "clusters")
-    found = _interval([Part(values, labels, 1.0, folds)], bounds, level, caution)
-    return replace(found, unit="queries" if clusters is None else "clusters")
+    interval = _interval([Part(values, labels, 1.0, folds)], bounds, level, caution)
+    return replace(interval, unit="queries" if clusters is None else "clusters")
 
 
 def sum_interval(
@@ -110,8 +110,8 @@ class _Units:
         folds: Number of folds.
         binary: Whether all values are 0 or 1.
         caution: Weight of the variance of clusters that succeed or fail as a whole.
-        rest: The value that means no effect; None if there is none.
-        apart: The weighted mean of distances from `rest`.
+        zero: The value that means no effect; None if there is none.
+        distance: The weighted mean of distances from `zero`.
     """
 
     mean: float
@@ -122,8 +122,8 @@ class _Units:
     folds: int
     binary: bool
     caution: float = 1.0
-    rest: float | None = None
-    apart: float = 0.0
+    zero: float | None = None
+    distance: float = 0.0
 
     @property
     def n(self) -> int:
@@ -138,13 +138,13 @@ class _Units:
     @property
     def effective(self) -> float:
         """The number of independent hits and misses with the same variance."""
-        least, most = 1 / float((self.weight**2).sum()), self.queries if self.binary else np.inf
+        lower, upper = 1 / float((self.weight**2).sum()), self.queries if self.binary else np.inf
         free = self.mean * (1 - self.mean)
         if self.independent or free <= 0:
-            return least
-        known, whole = self._carried
-        variance = (known * self._seen + self.caution * whole / least) / (known + self.caution)
-        return min(max(free / variance, least), most)
+            return lower
+        carriers, largest = self._carried
+        variance = (carriers * self._observed + self.caution * largest / lower) / (carriers + self.caution)
+        return min(max(free / variance, lower), upper)
 
     @property
     def degrees(self) -> float:
@@ -152,7 +152,7 @@ class _Units:
         return min(max(1 / float((self.weight**2).sum()) - self.folds, 1.0), float(self.n - self.folds))
 
     @property
-    def _seen(self) -> float:
+    def _observed(self) -> float:
         """The variance between clusters; without folds, the jackknife's, in which a large cluster counts for more."""
         if self.folds > 1 or self.n == 1:
             return float((self.spread**2).sum()) * self.n / max(self.n - self.folds, 1)
@@ -161,12 +161,12 @@ class _Units:
     @property
     def _carried(self) -> tuple[float, float]:
         """The effective number of clusters behind the variance, and the variance if whole clusters hit or miss."""
-        if self.rest is None:
+        if self.zero is None:
             hits, misses = _carriers(self.total), _carriers(self.weight - self.total)
             return min(hits, misses), self.mean * (1 - self.mean)
-        furthest = max(self.rest, 1 - self.rest)
-        whole = max(furthest * self.apart, furthest**2 / (self.n + 1))
-        return _carriers(np.abs(self.total - self.rest * self.weight)), whole
+        furthest = max(self.zero, 1 - self.zero)
+        largest = max(furthest * self.distance, furthest**2 / (self.n + 1))
+        return _carriers(np.abs(self.total - self.zero * self.weight)), largest
 
 
 def _carriers(totals: Vector) -> float:
@@ -182,12 +182,12 @@ def _interval(parts: list[Part], bounds: Bounds, level: float, caution: float = 
     if not low < high:
         raise LimnerError(f"bounds: got {bounds}, expected the lower one first, as in (0, 1)")
     columns = [vector(part.values, f"part {i}") for i, part in enumerate(parts)]
-    rest = -low / (high - low) if low < 0 < high else None
-    units = _units(parts, [_scaled(column, low, high) for column in columns], caution, rest)
+    zero = -low / (high - low) if low < 0 < high else None
+    units = _units(parts, [_scaled(column, low, high) for column in columns], caution, zero)
     scale = sum(part.scale for part in parts)
-    least, most = (scale * (low + (high - low) * end) for end in _wilson(units, level))
+    lower, upper = (scale * (low + (high - low) * end) for end in _wilson(units, level))
     estimate = sum(part.scale * _mean(c, _folds(part, c)) for part, c in zip(parts, columns, strict=True))
-    return Interval(estimate, min(least, estimate), max(most, estimate), level, 0, "Wilson", "clusters", units.n)
+    return Interval(estimate, min(lower, estimate), max(upper, estimate), level, 0, "Wilson", "clusters", units.n)
 
 
 def _mean(values: Vector, folds: Codes) -> float:
@@ -202,7 +202,7 @@ def _scaled(values: Vector, low: float, high: float) -> Vector:
     return (values - low) / (high - low)
 
 
-def _units(parts: list[Part], columns: list[Vector], caution: float, rest: float | None) -> _Units:
+def _units(parts: list[Part], columns: list[Vector], caution: float, zero: float | None) -> _Units:
     clusters = joint_codes([part.clusters for part in parts], columns, "clusters")
     scales = vector([part.scale for part in parts], "scales")
     if (scales <= 0).any():
@@ -213,12 +213,12 @@ def _units(parts: list[Part], columns: list[Vector], caution: float, rest: float
     owner, weight, value = np.concatenate(clusters), np.concatenate(weights), np.concatenate(columns)
     summed = (np.bincount(owner, weights=each) for each in (weight, weight * value, weight * np.concatenate(beyond)))
     by_weight, by_total, by_spread = (each.astype(np.float64) for each in summed)
-    many = max(int(f.max()) + 1 for f in folds)
+    n_folds = max(int(f.max()) + 1 for f in folds)
     mean = min(max(float((weight * value).sum()), 0.0), 1.0)
     binary = bool(np.isin(value, (0.0, 1.0)).all())
-    apart = float((weight * np.abs(value - (rest or 0.0))).sum())
+    distance = float((weight * np.abs(value - (zero or 0.0))).sum())
     queries = 1 / float((weight**2).sum())
-    return _Units(mean, by_weight, by_total, by_spread, queries, many, binary, caution, rest, apart)
+    return _Units(mean, by_weight, by_total, by_spread, queries, n_folds, binary, caution, zero, distance)
 
 
 def _folds(part: Part, column: Vector) -> Codes:

@@ -62,7 +62,7 @@ def bradley_terry(
     array([75., 25.])
     """
     table = _checked(counts, names)
-    unlinked = apart(table)
+    unlinked = disconnected(table)
     if unlinked:
         raise LimnerError(
             f"no Bradley-Terry scores: {shown(names[i] for i in unlinked)} never won against, or never lost to, the "
@@ -99,7 +99,7 @@ def _parted(clusters: npt.ArrayLike | None, table: Vector) -> Vector | None:
     return parts
 
 
-def apart(counts: Vector) -> list[int]:
+def disconnected(counts: Vector) -> list[int]:
     """The options outside the largest strongly connected group."""
     from scipy.sparse.csgraph import connected_components
 
@@ -113,11 +113,11 @@ def _fitted(tables: Vector) -> Vector:
     scores = np.full(wins.shape, 1 / wins.shape[1])
     moving = np.arange(len(tables))
     for _ in range(_LIMIT):
-        held = scores[moving]
-        renewed = wins[moving] / (games[moving] / (held[:, :, None] + held[:, None, :])).sum(axis=2)
+        current = scores[moving]
+        renewed = wins[moving] / (games[moving] / (current[:, :, None] + current[:, None, :])).sum(axis=2)
         renewed /= renewed.sum(axis=1, keepdims=True)
         scores[moving] = renewed
-        moving = moving[np.linalg.norm(renewed - held, axis=1) >= _TOLERANCE]
+        moving = moving[np.linalg.norm(renewed - current, axis=1) >= _TOLERANCE]
         if not len(moving):
             scaled: Vector = 100 * scores
             return scaled
@@ -132,9 +132,9 @@ def _bootstrap(table: Vector, clusters: Vector | None, samples: int, seed: int) 
         share = (table / table.sum()).ravel()
         drawn = (draw.multinomial(total, share).reshape(table.shape).astype(np.float64) for _ in range(samples))
     else:
-        many = len(clusters)
-        alike = np.full(many, 1 / many)
-        times = (draw.multinomial(many, alike) for _ in range(samples if many > 1 else 0))
+        n_clusters = len(clusters)
+        alike = np.full(n_clusters, 1 / n_clusters)
+        times = (draw.multinomial(n_clusters, alike) for _ in range(samples if n_clusters > 1 else 0))
         drawn = (np.tensordot(each, clusters, axes=1) for each in times)
-    kept = [each for each in drawn if not apart(each)]
-    return _fitted(np.array(kept)) if kept else np.empty((0, len(table)))
+    connected = [each for each in drawn if not disconnected(each)]
+    return _fitted(np.array(connected)) if connected else np.empty((0, len(table)))

@@ -74,13 +74,13 @@ def chain(
     h: Codes = np.asarray(parts, dtype=np.intp)
     if not len(u) == len(v) == len(h):
         raise LimnerError(f"got {len(u)} values before and {len(v)} after of {len(h)} units: expected one of each")
-    values, factors, above = np.zeros(len(u)), np.ones(len(size)), start
+    values, factors, previous_mean = np.zeros(len(u)), np.ones(len(size)), start
     for step in range(len(size)):
-        mine = h == step
-        if mine.any():
-            mean, residual, factors[step] = _one_step(u[mine], v[mine], float(size[step]))
-            values[mine] = mean + residual * _stretch(u[mine], above)
-            above = None if above is None else mean + factors[step] * above
+        in_step = h == step
+        if in_step.any():
+            mean, residual, factors[step] = _one_step(u[in_step], v[in_step], float(size[step]))
+            values[in_step] = mean + residual * _stretch(u[in_step], previous_mean)
+            previous_mean = None if previous_mean is None else mean + factors[step] * previous_mean
     products = np.cumprod(factors[::-1])[::-1]
     weights = np.append(products[1:], 1.0)
     return Chain(values * weights[h], weights, float(products[0]))
@@ -89,13 +89,13 @@ def chain(
 def _one_step(u: Vector, v: Vector, size: float) -> tuple[float, Vector, float]:
     """The estimate of a step, the residuals around it, and the mean factor."""
     n = len(u)
-    apart, moved = u - u.mean(), v - v.mean()
-    rest = n / max(n - 1, 1)
-    both, own = ((apart * x).sum() - rest * apart * x for x in (moved, apart))
-    factor = (both + FACTOR * FACTOR_PRIOR) / (np.maximum(own, 0.0) + FACTOR_PRIOR)
-    others = (v.sum() - v) - factor * (u.sum() - u)
-    mean = float((others + (size - n + 1) * (v - factor * u)).mean()) / size
-    residual = rest * (moved - factor * apart)
+    deviations, moved = u - u.mean(), v - v.mean()
+    correction = n / max(n - 1, 1)
+    cross, square = ((deviations * x).sum() - correction * deviations * x for x in (moved, deviations))
+    factor = (cross + FACTOR * FACTOR_PRIOR) / (np.maximum(square, 0.0) + FACTOR_PRIOR)
+    other_sum = (v.sum() - v) - factor * (u.sum() - u)
+    mean = float((other_sum + (size - n + 1) * (v - factor * u)).mean()) / size
+    residual = correction * (moved - factor * deviations)
     return mean, residual - residual.mean(), float(factor.mean())
 
 
@@ -132,15 +132,15 @@ def chained_means(
         bounds: Bounds of the mean.
         level: Coverage of the interval.
 
-    >>> found = chained_means([0.2, 0.8, 0.5, 0.9], [0.1, 0.4, 0.25, 0.45], [0, 0, 0, 0], [100], start=0.6)
-    >>> round(found.value, 2), found.low < 0.3 < found.high
+    >>> estimate = chained_means([0.2, 0.8, 0.5, 0.9], [0.1, 0.4, 0.25, 0.45], [0, 0, 0, 0], [100], start=0.6)
+    >>> round(estimate.value, 2), estimate.low < 0.3 < estimate.high
     (0.3, True)
     """
-    made = chain(before, after, parts, sizes, start=start)
-    known = made.start * start
-    before_labels = np.asarray(prior, dtype=np.float64) * np.abs(made.weights)
-    ends = bounds[0] - known, bounds[1] - known
-    found = sum_of_means(
-        made.values, parts, sizes, prior=before_labels, kurtosis=RESIDUAL_KURTOSIS, bounds=ends, level=level
+    chained = chain(before, after, parts, sizes, start=start)
+    offset = chained.start * start
+    before_labels = np.asarray(prior, dtype=np.float64) * np.abs(chained.weights)
+    ends = bounds[0] - offset, bounds[1] - offset
+    estimate = sum_of_means(
+        chained.values, parts, sizes, prior=before_labels, kurtosis=RESIDUAL_KURTOSIS, bounds=ends, level=level
     )
-    return found.scaled(1.0, known)
+    return estimate.scaled(1.0, offset)

@@ -56,46 +56,48 @@ def dawid_skene(
     >>> found.classes.argmax(axis=1)
     array([1, 0])
     """
-    who, what, said = (np.asarray(a, dtype=np.int64) for a in (raters, items, labels))
-    _refuse_bad(who, what, said)
-    k = int(said.max()) + 1 if n_classes is None else n_classes
-    classes: Vector = np.zeros((int(what.max()) + 1, k))
-    np.add.at(classes, (what, said), 1.0)
+    rater_codes, item_codes, label_codes = (np.asarray(a, dtype=np.int64) for a in (raters, items, labels))
+    _refuse_bad(rater_codes, item_codes, label_codes)
+    k = int(label_codes.max()) + 1 if n_classes is None else n_classes
+    classes: Vector = np.zeros((int(item_codes.max()) + 1, k))
+    np.add.at(classes, (item_codes, label_codes), 1.0)
     classes /= classes.sum(axis=1, keepdims=True)
     before, step = -np.inf, 0
     while step < max(rounds, 1):
         step += 1
-        priors, errors = _maximised(classes, who, what, said)
-        logs = _log_joint(priors, errors, who, what, said, len(classes))
+        priors, errors = _maximised(classes, rater_codes, item_codes, label_codes)
+        logs = _log_joint(priors, errors, rater_codes, item_codes, label_codes, len(classes))
         top = logs.max(axis=1, keepdims=True)
         joint = np.exp(logs - top)
         classes = joint / joint.sum(axis=1, keepdims=True)
-        fit = float((np.log(joint.sum(axis=1)) + top[:, 0]).sum()) / len(said)
+        fit = float((np.log(joint.sum(axis=1)) + top[:, 0]).sum()) / len(label_codes)
         if fit - before < tolerance:
             break
         before = fit
     return DawidSkene(classes, priors, errors, step)
 
 
-def _refuse_bad(who: IntArray, what: IntArray, said: IntArray) -> None:
-    if not (who.ndim == 1 and who.shape == what.shape == said.shape and len(who)):
-        raise LimnerError(f"got {who.shape}, {what.shape}, {said.shape}: expected rater, item and class of each answer")
-    if min(who.min(), what.min(), said.min()) < 0:
+def _refuse_bad(raters: IntArray, items: IntArray, labels: IntArray) -> None:
+    if not (raters.ndim == 1 and raters.shape == items.shape == labels.shape and len(raters)):
+        raise LimnerError(
+            f"got {raters.shape}, {items.shape}, {labels.shape}: expected rater, item and class of each answer"
+        )
+    if min(raters.min(), items.min(), labels.min()) < 0:
         raise LimnerError("raters, items and classes are numbered from 0: got a negative number")
-    if len(np.unique(what)) != what.max() + 1:
+    if len(np.unique(items)) != items.max() + 1:
         raise LimnerError("some items have no answer: number the answered items without gaps")
 
 
-def _maximised(classes: Vector, who: IntArray, what: IntArray, said: IntArray) -> tuple[Vector, Vector]:
-    errors = np.zeros((int(who.max()) + 1, classes.shape[1], classes.shape[1]))
-    np.add.at(errors.transpose(0, 2, 1), (who, said), classes[what])
+def _maximised(classes: Vector, raters: IntArray, items: IntArray, labels: IntArray) -> tuple[Vector, Vector]:
+    errors = np.zeros((int(raters.max()) + 1, classes.shape[1], classes.shape[1]))
+    np.add.at(errors.transpose(0, 2, 1), (raters, labels), classes[items])
     total = errors.sum(axis=2, keepdims=True)
     return classes.mean(axis=0), np.divide(errors, total, out=np.zeros_like(errors), where=total > 0)
 
 
-def _log_joint(priors: Vector, errors: Vector, who: IntArray, what: IntArray, said: IntArray, n: int) -> Vector:
+def _log_joint(priors: Vector, errors: Vector, raters: IntArray, items: IntArray, labels: IntArray, n: int) -> Vector:
     """Log of `prior_c prod_r error_r[c, answer]`; zero counts get the smallest positive number, not -inf."""
     tiny = np.finfo(np.float64).tiny
     logs = np.tile(np.log(np.maximum(priors, tiny)), (n, 1))
-    np.add.at(logs, what, np.log(np.maximum(errors[who, :, said], tiny)))
+    np.add.at(logs, items, np.log(np.maximum(errors[raters, :, labels], tiny)))
     return logs

@@ -71,9 +71,9 @@ def cliff_delta(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     0.8333333333333334
     """
     first, second = vector(a, "a"), np.sort(vector(b, "b"))
-    below = np.searchsorted(second, first, side="left").sum()
-    above = (len(second) - np.searchsorted(second, first, side="right")).sum()
-    return float(below - above) / (len(first) * len(second))
+    wins = np.searchsorted(second, first, side="left").sum()
+    losses = (len(second) - np.searchsorted(second, first, side="right")).sum()
+    return float(wins - losses) / (len(first) * len(second))
 
 
 def cohen_g(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
@@ -109,8 +109,8 @@ def odds_ratio(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     3.0
     """
     only_a, only_b = _discordant(a, b)
-    more = 0.0 if only_a and only_b else 0.5
-    return (only_a + more) / (only_b + more)
+    correction = 0.0 if only_a and only_b else 0.5
+    return (only_a + correction) / (only_b + correction)
 
 
 def _discordant(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[int, int]:

@@ -127,8 +127,8 @@ def stratified(
         bounds: The smallest and the largest possible value.
         level: Coverage of the interval.
 
-    >>> found = stratified([1, 0, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1], [40, 60])
-    >>> round(found.value, 2), found.low > 0, found.n, found.size
+    >>> estimate = stratified([1, 0, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1], [40, 60])
+    >>> round(estimate.value, 2), estimate.low > 0, estimate.n, estimate.size
     (0.3, True, 8, 100)
     """
     y, size = vector(values), vector(sizes, "sizes")
@@ -136,16 +136,16 @@ def stratified(
     n = np.bincount(h, minlength=len(size)).astype(np.float64)
     if len(n) != len(size) or (n > size).any():
         raise LimnerError(f"got strata up to {int(h.max(initial=0))} and {len(size)} sizes: expected one size each")
-    f, whole = columns(predictions, len(y), "predictions"), columns(expected, len(size), "expected")
-    if f.shape[1] != whole.shape[1]:
-        raise LimnerError(f"got {f.shape[1]} columns of predictions, {whole.shape[1]} of expected: expected as many")
+    f, centres = columns(predictions, len(y), "predictions"), columns(expected, len(size), "expected")
+    if f.shape[1] != centres.shape[1]:
+        raise LimnerError(f"got {f.shape[1]} columns of predictions, {centres.shape[1]} of expected: expected as many")
     factors = power_tuning(y, f, h, size) if tuned else np.ones(f.shape[1])
     residual = y - f @ factors
-    mean, variance, degrees = _by_stratum(residual, h, n, size, _least(len(y)) * (bounds[1] - bounds[0]) ** 2)
+    mean, variance, degrees = _by_stratum(residual, h, n, size, _floor(len(y)) * (bounds[1] - bounds[0]) ** 2)
     if tuned and factors.any():
         variance *= degrees / max(degrees - len(factors), 1)
-    value = float((size / size.sum()) @ (whole @ factors + mean))
-    low, high = _wilson(value, variance, degrees, bounds, level, _least(len(y)))
+    value = float((size / size.sum()) @ (centres @ factors + mean))
+    low, high = _wilson(value, variance, degrees, bounds, level, _floor(len(y)))
     simple = float(np.var(y, ddof=1)) / len(y) * (1 - len(y) / size.sum()) if len(y) > 1 else 0.0
     effect = variance / simple if simple > 0 else float("nan")
     value = min(max(value, bounds[0]), bounds[1])
@@ -178,12 +178,12 @@ def power_tuning(
     n = np.bincount(h, minlength=len(size)).astype(np.float64)
     if len(y) - np.count_nonzero(n) < TUNED * f.shape[1]:
         return np.zeros(f.shape[1])
-    both = np.column_stack([f, y])
-    sums = np.zeros((len(size), both.shape[1]))
-    np.add.at(sums, h, both)
-    apart = both - (sums / np.maximum(n, 1)[:, None])[h]
+    table = np.column_stack([f, y])
+    sums = np.zeros((len(size), table.shape[1]))
+    np.add.at(sums, h, table)
+    centred = table - (sums / np.maximum(n, 1)[:, None])[h]
     part = (size / size.sum()) ** 2 * (1 - n / size) / (np.maximum(n, 1) * np.maximum(n - 1, 1))
-    product = apart.T @ (apart * part[h, None])
+    product = centred.T @ (centred * part[h, None])
     return np.asarray(np.linalg.lstsq(product[:-1, :-1], product[:-1, -1], rcond=1e-9)[0])
 
 
@@ -216,8 +216,8 @@ def sum_of_means(
         bounds: Bounds of the sum.
         level: Coverage of the interval.
 
-    >>> found = sum_of_means([0.2, 0.4, 0.3, -0.1, 0.0, -0.2], [0, 0, 0, 1, 1, 1], [100, 100])
-    >>> round(found.value, 2), found.low < 0.2 < found.high
+    >>> estimate = sum_of_means([0.2, 0.4, 0.3, -0.1, 0.0, -0.2], [0, 0, 0, 1, 1, 1], [100, 100])
+    >>> round(estimate.value, 2), estimate.low < 0.2 < estimate.high
     (0.2, True)
     """
     from scipy.special import ndtri, stdtrit
@@ -234,8 +234,8 @@ def sum_of_means(
     before = np.broadcast_to(np.asarray(prior, dtype=np.float64), size.shape) ** 2
     part = (1 - n / size) * (square + PRIOR_ANSWERS * before) / (n - 1 + PRIOR_ANSWERS * (before > 0)) / n
     variance, value = float(part.sum()), float(mean.sum())
-    own = np.maximum((n - 1) * 2 / (_kurtosis(y - mean[h], h, n, kurtosis) - 1), np.minimum(n - 1, 3.0))
-    freedom = variance**2 / float((part**2 / own).sum()) if variance > 0 else 1.0
+    degrees = np.maximum((n - 1) * 2 / (_kurtosis(y - mean[h], h, n, kurtosis) - 1), np.minimum(n - 1, 3.0))
+    freedom = variance**2 / float((part**2 / degrees).sum()) if variance > 0 else 1.0
     error, upper = float(np.sqrt(variance)), (1 + share(level, "level")) / 2
     half = float(stdtrit(max(freedom, 1.0), upper)) * error
     tail = _tail(y - mean[h], h, n, size, error, float(ndtri(upper)))
@@ -244,28 +244,28 @@ def sum_of_means(
     return Estimate(value, low, high, level, variance, len(y), int(size.sum()), float("nan"))
 
 
-def _kurtosis(apart: Vector, h: Codes, n: Vector, expected: float) -> Vector:
+def _kurtosis(deviations: Vector, h: Codes, n: Vector, expected: float) -> Vector:
     """The kurtosis of each population: of the sample and the expected one, weighted by their answers; at least 3."""
-    square, fourth = (np.bincount(h, weights=apart**power).astype(np.float64) for power in (2, 4))
-    own = np.divide(n * fourth, square**2, out=np.full_like(square, expected), where=square**2 > 0)
-    return np.maximum((n * own + KURTOSIS_ANSWERS * expected) / (n + KURTOSIS_ANSWERS), 3.0)
+    square, fourth = (np.bincount(h, weights=deviations**power).astype(np.float64) for power in (2, 4))
+    sample_kurtosis = np.divide(n * fourth, square**2, out=np.full_like(square, expected), where=square**2 > 0)
+    return np.maximum((n * sample_kurtosis + KURTOSIS_ANSWERS * expected) / (n + KURTOSIS_ANSWERS), 3.0)
 
 
-def _tail(apart: Vector, h: Codes, n: Vector, size: Vector, error: float, z: float) -> float:
+def _tail(deviations: Vector, h: Codes, n: Vector, size: Vector, error: float, z: float) -> float:
     """The extra length of the interval of a sum of means, with the sign of the skewness (Johnson 1978)."""
     if error <= 0:
         return 0.0
-    third = np.bincount(h, weights=apart**3) * n / np.maximum((n - 1) * (n - 2), 1)
+    third = np.bincount(h, weights=deviations**3) * n / np.maximum((n - 1) * (n - 2), 1)
     skewness = float((third * (1 - n / size) * (1 - 2 * n / size) / n**2).sum()) / error**3
     return float(np.clip(skewness * (1 + 2 * z**2) / 6, -z, z)) * error
 
 
-def _least(n: int) -> float:
+def _floor(n: int) -> float:
     """The variance of n equal answers and one that differs."""
     return (n + 1) / (n + 2) ** 2
 
 
-def _by_stratum(residual: Vector, h: Codes, n: Vector, size: Vector, least: float) -> tuple[Vector, float, float]:
+def _by_stratum(residual: Vector, h: Codes, n: Vector, size: Vector, smallest: float) -> tuple[Vector, float, float]:
     """The mean residual of each stratum, the variance of their weighted mean, and its degrees of freedom."""
     sums = np.bincount(h, weights=residual, minlength=len(size))
     mean = np.divide(sums, n, out=np.zeros_like(sums), where=n > 0)
@@ -274,10 +274,10 @@ def _by_stratum(residual: Vector, h: Codes, n: Vector, size: Vector, least: floa
     square = np.bincount(h, weights=(residual - mean[h]) ** 2, minlength=len(size))
     degrees = np.maximum(n - 1, 0)
     weight = size / size.sum()
-    pooled = max(float(np.sum(weight[h] / n[h] * (residual - weight @ mean) ** 2)), least)
+    pooled = max(float(np.sum(weight[h] / n[h] * (residual - weight @ mean) ** 2)), smallest)
     spread = (square + PRIOR * pooled) / (degrees + PRIOR)
     if len(size) == 1:
-        spread = np.maximum(square / np.maximum(degrees, 1), least)
+        spread = np.maximum(square / np.maximum(degrees, 1), smallest)
     used = np.maximum(n, 1)
     part = weight**2 * (1 - np.minimum(n / np.maximum(size, 1), 1)) * spread / used
     variance = float(part.sum())
@@ -286,7 +286,7 @@ def _by_stratum(residual: Vector, h: Codes, n: Vector, size: Vector, least: floa
 
 
 def _wilson(
-    value: float, variance: float, degrees: float, bounds: tuple[float, float], level: float, least: float
+    value: float, variance: float, degrees: float, bounds: tuple[float, float], level: float, smallest: float
 ) -> tuple[float, float]:
     """Wilson's interval of a mean between bounds, for the effective sample size."""
     from scipy.special import stdtrit
@@ -297,7 +297,7 @@ def _wilson(
     if spread <= 0:
         return min(value, high), max(value, low)
     t = float(stdtrit(max(degrees, 1.0), (1 + share(level, "level")) / 2))
-    n = max(p * (1 - p), least) / spread
+    n = max(p * (1 - p), smallest) / spread
     middle, half = p + t**2 / (2 * n), t * np.sqrt(p * (1 - p) / n + t**2 / (4 * n**2))
     ends = (float(middle - half) / (1 + t**2 / n), float(middle + half) / (1 + t**2 / n))
     return tuple(low + (high - low) * min(max(e, 0.0), 1.0) for e in ends)  # type: ignore[return-value]  # two of them

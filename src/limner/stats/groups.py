@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from limner.core.errors import LimnerError
 from limner.core.progress import ProgressLike, as_progress
-from limner.stats.inputs import Codes, Vector, codes, one_of, share, vector, whole
+from limner.stats.inputs import Codes, Vector, codes, one_of, share, vector, whole_number
 
 FIRST, BATCH = 50, 400
 """Permutations at once: at first, when most groups are decided, and later."""
@@ -95,7 +95,7 @@ def group_tests(
     progress = as_progress(progress)
     column = vector(values)
     rows = _members(members, len(column))
-    samples, seed = whole(samples, "samples", minimum=1), whole(seed, "seed", minimum=0)
+    samples, seed = whole_number(samples, "samples", minimum=1), whole_number(seed, "seed", minimum=0)
     labels = np.arange(len(column)) if clusters is None else codes(clusters, len(column), "clusters")
     table, rng = _Table.of(column, labels), np.random.default_rng(seed)
     groups = _Groups.of(rows, table)
@@ -106,9 +106,9 @@ def group_tests(
         progress(len(rows) - len(active), len(rows))
         if not len(active):
             break
-        found = np.abs(_studentised(table, groups.only(active), order)) >= np.abs(observed[active]) - SLACK
-        before = np.cumsum(found, axis=0) - found + hits[active] < ENOUGH  # what comes after enough hits is not drawn
-        hits[active] += (found & before).sum(axis=0)
+        hit = np.abs(_studentised(table, groups.only(active), order)) >= np.abs(observed[active]) - SLACK
+        before = np.cumsum(hit, axis=0) - hit + hits[active] < ENOUGH  # what comes after enough hits is not drawn
+        hits[active] += (hit & before).sum(axis=0)
         drawn[active] += before.sum(axis=0)
     p_values = np.where(hits >= ENOUGH, hits / drawn, (hits + 1) / (drawn + 1))
     return [
@@ -181,9 +181,9 @@ class _Table:
             done, size = done + len(rows), min(2 * size, BATCH)
 
 
-def _placed(column: Any, where: tuple[Codes, Codes], shape: tuple[int, ...]) -> Vector:
+def _placed(column: Any, cells: tuple[Codes, Codes], shape: tuple[int, ...]) -> Vector:
     table = np.zeros(shape)
-    table[where] = column
+    table[cells] = column
     return table
 
 
@@ -208,10 +208,10 @@ class _Groups:
         twice = np.where(first == second, 1.0, 2.0)
         return cls(weights, weights.sum(axis=2), weights[:, :, first] * weights[:, :, second] * twice)
 
-    def only(self, which: Codes) -> _Groups:
+    def only(self, picks: Codes) -> _Groups:
         """Membership of only some of the groups."""
         return (
-            self if len(which) == len(self.weights) else _Groups(*(getattr(self, f.name)[which] for f in fields(self)))
+            self if len(picks) == len(self.weights) else _Groups(*(getattr(self, f.name)[picks] for f in fields(self)))
         )
 
 
@@ -229,20 +229,24 @@ def _studentised(table: _Table, groups: _Groups, order: Codes) -> Vector:
     sums = product(values, weights)
     one_size = inside.sum(axis=1)
     other_size = sizes.sum() - one_size
-    one, other = sums / one_size, (table.totals.sum() - sums) / other_size
-    alpha, beta, gamma = 1 / one_size + 1 / other_size, one / one_size + other / other_size, other / other_size
-    own = alpha**2 * product(table.squares[order], groups.pairs) + beta**2 * (inside**2).sum(axis=1)
-    own = own + (table.totals**2).sum() / other_size**2 + gamma**2 * (sizes**2).sum()
+    group_mean, rest_mean = sums / one_size, (table.totals.sum() - sums) / other_size
+    alpha, beta, gamma = (
+        1 / one_size + 1 / other_size,
+        group_mean / one_size + rest_mean / other_size,
+        rest_mean / other_size,
+    )
+    square_terms = alpha**2 * product(table.squares[order], groups.pairs) + beta**2 * (inside**2).sum(axis=1)
+    square_terms = square_terms + (table.totals**2).sum() / other_size**2 + gamma**2 * (sizes**2).sum()
     cross = alpha * gamma * product(values, weights * sizes[:, None])
     cross -= alpha * beta * product(values, weights * inside[:, :, None])
     cross -= alpha / other_size * product(values * totals[:, :, None], weights)
     cross += beta / other_size * product(totals, inside)
     cross -= beta * gamma * (inside @ sizes) + gamma / other_size * float(table.totals @ sizes)
-    apart, spread = one - other, own + 2 * cross
-    constant = spread <= 1e-13 * own  # what is left of equal terms: no value differs within group and rest
+    difference, spread = group_mean - rest_mean, square_terms + 2 * cross
+    constant = spread <= 1e-13 * square_terms  # what is left of equal terms: no value differs within group and rest
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.where(constant, np.inf * np.sign(apart), apart / np.sqrt(spread))
-    return np.where(np.abs(apart) > 1e-12, found, 0.0)
+        statistic = np.where(constant, np.inf * np.sign(difference), difference / np.sqrt(spread))
+    return np.where(np.abs(difference) > 1e-12, statistic, 0.0)
 
 
 def _means(values: Vector, row: _Members) -> tuple[float, float]:
@@ -254,11 +258,11 @@ def _correlation(table: _Table, row: _Members) -> float:
     weights = table.arranged(row)
     inside = weights.sum(axis=1)
     sums = (table.values * weights).sum(axis=1)
-    one = sums - inside * sums.sum() / inside.sum()
-    rest, left = table.totals - sums, table.sizes - inside
-    other = rest - left * rest.sum() / left.sum()
-    scale = float(np.sqrt((one**2).sum() * (other**2).sum()))
-    return float((one * other).sum()) / scale if scale > 0 else 0.0
+    group_influence = sums - inside * sums.sum() / inside.sum()
+    rest_sums, outside = table.totals - sums, table.sizes - inside
+    rest_influence = rest_sums - outside * rest_sums.sum() / outside.sum()
+    scale = float(np.sqrt((group_influence**2).sum() * (rest_influence**2).sum()))
+    return float((group_influence * rest_influence).sum()) / scale if scale > 0 else 0.0
 
 
 def false_discovery(p_values: npt.ArrayLike, *, method: str = "by") -> Vector:
@@ -295,4 +299,4 @@ def smallest_needed(groups: int, level: float, *, method: str = "by") -> float:
     0.005
     """
     factor = float((1 / np.arange(1, groups + 1)).sum()) if method == "by" else 1.0
-    return share(level, "level") / (factor * whole(groups, "groups", minimum=1))
+    return share(level, "level") / (factor * whole_number(groups, "groups", minimum=1))

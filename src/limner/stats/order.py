@@ -27,11 +27,11 @@ def median(values: npt.ArrayLike) -> float:
     >>> median([3, 1, 2]), median([4.0, 1.0, 2.0, 3.0])
     (2.0, 2.5)
     """
-    held = np.asarray(values, dtype=np.float64)
-    half = len(held) // 2
-    if held.ndim != 1 or not half or np.isnan(held.sum()):  # NaN, or infinities of both signs
-        return float(np.median(held))
-    if len(held) % 2:
-        return float(np.partition(held, half)[half])
-    parted = np.partition(held, (half - 1, half))
+    array = np.asarray(values, dtype=np.float64)
+    half = len(array) // 2
+    if array.ndim != 1 or not half or np.isnan(array.sum()):  # NaN, or infinities of both signs
+        return float(np.median(array))
+    if len(array) % 2:
+        return float(np.partition(array, half)[half])
+    parted = np.partition(array, (half - 1, half))
     return float((parted[half - 1] + parted[half]) / 2)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from limner.stats.inputs import Vector, codes, paired, whole
+from limner.stats.inputs import Vector, codes, paired, whole_number
 from limner.stats.paired import PairedTest
 
 _BITS = 16  # signs per table lookup: 65,536 sums fit into the cache
@@ -46,7 +46,7 @@ def randomisation(
     (0.03, 1.0)
     """
     first, second = paired(a, b)
-    samples, seed = whole(samples, "samples", minimum=1), whole(seed, "seed", minimum=0)
+    samples, seed = whole_number(samples, "samples", minimum=1), whole_number(seed, "seed", minimum=0)
     difference = first - second
     swapped = difference if clusters is None else _cluster_sums(difference, clusters)
     magnitudes = np.abs(swapped[swapped != 0])
@@ -88,7 +88,7 @@ def randomisation_of(
     (-8.0, True)
     """
     first, second = paired(a, b)
-    samples, seed = whole(samples, "samples", minimum=1), whole(seed, "seed", minimum=0)
+    samples, seed = whole_number(samples, "samples", minimum=1), whole_number(seed, "seed", minimum=0)
     labels = np.arange(len(first)) if clusters is None else codes(clusters, len(first), "clusters")
     observed = statistic(first) - statistic(second)
     rng, hits, units = np.random.default_rng(seed), 0, int(labels.max()) + 1
@@ -107,14 +107,14 @@ def _cluster_sums(values: Vector, clusters: npt.ArrayLike) -> Vector:
 def _random_sign_sums(magnitudes: Vector, samples: int, rng: np.random.Generator) -> Vector:
     """`samples` draws of the sum of the magnitudes, each with a random sign."""
     sizes, times = np.unique(magnitudes, return_counts=True)
-    many = times >= _MANY
+    frequent = times >= _MANY
     sums = np.zeros(samples)
-    for size, count in zip(sizes[many], times[many], strict=True):
+    for size, count in zip(sizes[frequent], times[frequent], strict=True):
         sums += size * (2.0 * rng.binomial(int(count), 0.5, size=samples) - count)
-    few = np.repeat(sizes[~many], times[~many])
+    rare = np.repeat(sizes[~frequent], times[~frequent])
     looked_up = np.empty(samples)
-    for start in range(0, len(few), _BITS):
-        table = _sign_sums(few[start : start + _BITS])
+    for start in range(0, len(rare), _BITS):
+        table = _sign_sums(rare[start : start + _BITS])
         signs = np.frombuffer(rng.bytes(2 * samples), dtype=np.uint16) & np.uint16(len(table) - 1)
         sums += np.take(table, signs, out=looked_up, mode="clip")  # nothing is out of range: this mode avoids a copy
     return sums

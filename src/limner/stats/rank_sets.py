@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from limner.core.errors import LimnerError
 from limner.stats.bootstrap import Part
-from limner.stats.inputs import Vector, joint_codes, numbers, refuse_non_finite, share, vector, whole
+from limner.stats.inputs import Vector, joint_codes, numbers, refuse_non_finite, share, vector, whole_number
 from limner.stats.paired import holm
 
 Flags = npt.NDArray[np.bool_]
@@ -102,7 +102,7 @@ def rank_sets_of_sum(parts: Sequence[Part], *, level: float = 0.95, samples: int
     Returns:
         The sets.
     """
-    level, samples = share(level, "level"), whole(samples, "samples", minimum=100)
+    level, samples = share(level, "level"), whole_number(samples, "samples", minimum=100)
     estimates, total, spread = _by_cluster(parts)
     units = len(total)
     if units < 2:
@@ -110,8 +110,8 @@ def rank_sets_of_sum(parts: Sequence[Part], *, level: float = 0.95, samples: int
     covariance = spread.T @ spread * (units / (units - 1))
     variance = _of_differences(covariance)
     error = np.sqrt(variance + 2 * _largest_single(total) ** 2)
-    drawn = _draws(covariance, units, samples, whole(seed, "seed", minimum=0))
-    better, critical = _told_apart(_studentised(estimates, error), drawn, np.sqrt(variance), level)
+    drawn = _draws(covariance, units, samples, whole_number(seed, "seed", minimum=0))
+    better, critical = _significant_pairs(_studentised(estimates, error), drawn, np.sqrt(variance), level)
     return _sets(estimates, better, error, critical, level, "paired, max-t by " + _unit(parts))
 
 
@@ -138,18 +138,21 @@ def rank_sets_of_means(
     [(1, 1), (2, 3), (2, 3)]
     """
     level, (low, high) = share(level, "level"), bounds
-    column, many = vector(means, "means", minimum=2), vector(queries, "queries", minimum=2)
-    if len(many) != len(column) or (many < 1).any():
-        raise LimnerError(f"queries: got {many.tolist()} for {len(column)} means, expected one positive count per mean")
+    column, sizes = vector(means, "means", minimum=2), vector(queries, "queries", minimum=2)
+    if len(sizes) != len(column) or (sizes < 1).any():
+        raise LimnerError(
+            f"queries: got {sizes.tolist()} for {len(column)} means, expected one positive count per mean"
+        )
     if (column < low).any() or (column > high).any():
         raise LimnerError(f"means: got {column.min():g} to {column.max():g}, expected {low:g} to {high:g}")
     rate = (column - low) / (high - low)
-    hits, both = many * rate, many[:, None] + many[None, :]
-    pooled = (hits[:, None] + hits[None, :] + 1) / (both + 2)  # one hit and one miss are added: 0 of n is not certainty
-    error = np.sqrt(pooled * (1 - pooled) * (1 / many[:, None] + 1 / many[None, :])) * (high - low)
+    hits, pairs = sizes * rate, sizes[:, None] + sizes[None, :]
+    # one hit and one miss are added: 0 of n is not certainty
+    pooled = (hits[:, None] + hits[None, :] + 1) / (pairs + 2)
+    error = np.sqrt(pooled * (1 - pooled) * (1 / sizes[:, None] + 1 / sizes[None, :])) * (high - low)
     better = _by_holm(_studentised(column, error), level)
-    pairs = len(column) * (len(column) - 1)
-    critical = _normal_quantile(1 - (1 - level) / pairs)
+    comparisons = len(column) * (len(column) - 1)
+    critical = _normal_quantile(1 - (1 - level) / comparisons)
     return _sets(column, better, error, critical, level, "unpaired, Holm, largest possible variance")
 
 
@@ -212,10 +215,10 @@ def _by_cluster(parts: Sequence[Part]) -> tuple[Vector, Vector, Vector]:
 
 def _of_differences(covariance: Vector) -> Vector:
     """The variances of all differences; rounding residues of equal columns count as 0."""
-    own = np.diag(covariance)
-    found = own[:, None] + own[None, :] - 2 * covariance
-    scale = np.maximum(own[:, None], own[None, :])
-    return np.where(found > 1e-12 * scale, found, 0.0)
+    variances = np.diag(covariance)
+    differences = variances[:, None] + variances[None, :] - 2 * covariance
+    scale = np.maximum(variances[:, None], variances[None, :])
+    return np.where(differences > 1e-12 * scale, differences, 0.0)
 
 
 def _largest_single(total: Vector) -> Vector:
@@ -234,32 +237,32 @@ def _draws(covariance: Vector, units: int, samples: int, seed: int) -> Vector:
 
 def _studentised(estimates: Vector, error: Vector) -> Vector:
     """(i, j): by how many standard errors i is better than j; 0 if they do not differ."""
-    apart = estimates[:, None] - estimates[None, :]
-    return np.divide(apart, error, out=np.zeros_like(apart), where=error > 0)
+    difference = estimates[:, None] - estimates[None, :]
+    return np.divide(difference, error, out=np.zeros_like(difference), where=error > 0)
 
 
-def _told_apart(seen: Vector, drawn: Vector, spread: Vector, level: float) -> tuple[Flags, float]:
+def _significant_pairs(observed: Vector, drawn: Vector, spread: Vector, level: float) -> tuple[Flags, float]:
     """Step-down max-t test over all ordered pairs: the significant pairs, and the critical value of the first step."""
     open_ = spread > 0
-    told, critical = np.zeros_like(open_), math.nan
+    significant, critical = np.zeros_like(open_), math.nan
     while open_.any():
         bound = _upper(_largest(drawn, spread, open_), level)
         critical = bound if math.isnan(critical) else critical
-        new = open_ & (seen > bound)
+        new = open_ & (observed > bound)
         if not new.any():
             break
-        told |= new
+        significant |= new
         open_ &= ~new
-    return told | ((spread == 0) & (seen > critical)), critical if critical == critical else math.inf
+    return significant | ((spread == 0) & (observed > critical)), critical if critical == critical else math.inf
 
 
 def _largest(drawn: Vector, spread: Vector, open_: Flags) -> Vector:
     """The largest studentised difference of each draw, over the pairs that are still open."""
     largest = np.full(len(drawn), -np.inf)
     for i in np.flatnonzero(open_.any(axis=1)):
-        others = np.flatnonzero(open_[i])
-        apart = (drawn[:, [i]] - drawn[:, others]) / spread[i, others]
-        np.maximum(largest, apart.max(axis=1), out=largest)
+        rivals = np.flatnonzero(open_[i])
+        differences = (drawn[:, [i]] - drawn[:, rivals]) / spread[i, rivals]
+        np.maximum(largest, differences.max(axis=1), out=largest)
     return largest
 
 
@@ -269,13 +272,13 @@ def _upper(drawn: Vector, level: float) -> float:
     return float(np.partition(drawn, place - 1)[place - 1])
 
 
-def _by_holm(seen: Vector, level: float) -> Flags:
+def _by_holm(observed: Vector, level: float) -> Flags:
     from scipy.special import ndtr
 
-    off = ~np.eye(len(seen), dtype=bool)
-    told = np.zeros_like(off)
-    told[off] = holm(ndtr(-seen[off])) <= 1 - level
-    return told
+    off = ~np.eye(len(observed), dtype=bool)
+    significant = np.zeros_like(off)
+    significant[off] = holm(ndtr(-observed[off])) <= 1 - level
+    return significant
 
 
 def _sets(estimates: Vector, better: Flags, error: Vector, critical: float, level: float, method: str) -> RankSets:

@@ -188,10 +188,10 @@ def _draw(times: npt.NDArray[np.int64], samples: int, rng: np.random.Generator) 
     some = max(1, _CACHED // n)
     for start in range(0, samples, some):  # the draws do not depend on how many rows are drawn at a time
         rows = drawn[start : start + some]
-        found = kind[rng.integers(0, n, size=(len(rows), n))]
+        units = kind[rng.integers(0, n, size=(len(rows), n))]
         if len(rows) > 1:
-            found += len(times) * np.arange(len(rows))[:, None]
-        rows[:] = np.bincount(found.ravel(), minlength=rows.size).reshape(rows.shape)
+            units += len(times) * np.arange(len(rows))[:, None]
+        rows[:] = np.bincount(units.ravel(), minlength=rows.size).reshape(rows.shape)
     return drawn
 
 

@@ -79,17 +79,17 @@ def neyman(
     array([0.2, 0.8])
     """
     size, spread = vector(sizes, "sizes"), vector(deviations, "deviations")
-    wanted = size * spread / np.sqrt(numbers(costs, "costs"))
+    optimal = size * spread / np.sqrt(numbers(costs, "costs"))
     even = size / size.sum()
-    best = wanted / wanted.sum() if wanted.sum() > 0 else even
+    best = optimal / optimal.sum() if optimal.sum() > 0 else even
     share = even_share * even + (1 - even_share) * best
     for _ in range(len(size)):  # exhausted strata pass their share on to the others
         full = share * number >= size
-        rest = share[~full].sum()
-        if not full.any() or rest == 0:
+        open_share = share[~full].sum()
+        if not full.any() or open_share == 0:
             break
         capped = size[full] / number
-        share = np.where(full, size / number, share / rest * max(1 - capped.sum(), 0.0))
+        share = np.where(full, size / number, share / open_share * max(1 - capped.sum(), 0.0))
     return np.asarray(share / share.sum())
 
 
@@ -118,14 +118,17 @@ def draw(
     """
     codes = np.asarray(strata, dtype=np.int64)
     random = np.random.default_rng(seed)
-    taken = np.zeros(len(codes), dtype=bool)
-    taken[np.asarray(before, dtype=np.int64)] = True
+    drawn = np.zeros(len(codes), dtype=bool)
+    drawn[np.asarray(before, dtype=np.int64)] = True
     size = np.bincount(codes)
     share = size / size.sum() if shares is None else vector(shares, "shares")
-    queues = [random.permutation(np.flatnonzero((codes == h) & ~taken)) for h in range(len(size))]
+    queues = [random.permutation(np.flatnonzero((codes == h) & ~drawn)) for h in range(len(size))]
     left = np.array([len(queue) for queue in queues], dtype=np.int64)
-    lacking = np.minimum(np.maximum(pilot - (size - left), 0), left)
-    picks, chances = [np.repeat(np.arange(len(size)), lacking)[:number]], [np.ones(min(int(lacking.sum()), number))]
+    pilots = np.minimum(np.maximum(pilot - (size - left), 0), left)
+    picks, chances = (
+        [np.repeat(np.arange(len(size)), pilots)[:number]],
+        [np.ones(min(int(pilots.sum()), number))],
+    )
     left -= np.bincount(picks[0], minlength=len(size))
     remaining = min(number - len(picks[0]), int(left.sum()))
     while remaining:
@@ -144,12 +147,12 @@ def draw(
 
 def _until_one_is_empty(shares: Vector, left: IntArray, random: Vector) -> tuple[IntArray, Vector]:
     """The strata of the draws, until one stratum is exhausted, and the probability of each draw."""
-    held = np.flatnonzero(shares > 0)
-    chosen = held[np.searchsorted(np.cumsum(shares[held]), random, side="right").clip(max=len(held) - 1)]
+    available = np.flatnonzero(shares > 0)
+    chosen = available[np.searchsorted(np.cumsum(shares[available]), random, side="right").clip(max=len(available) - 1)]
     before = np.zeros(len(chosen), dtype=np.int64)
-    for h in held:
-        mine = chosen == h
-        before[mine] = np.arange(int(mine.sum()))
+    for h in available:
+        in_stratum = chosen == h
+        before[in_stratum] = np.arange(int(in_stratum.sum()))
     over = np.flatnonzero(before >= left[chosen])
     stop = int(over[0]) if len(over) else len(chosen)
     return chosen[:stop], shares[chosen[:stop]] / (left[chosen[:stop]] - before[:stop])
@@ -164,16 +167,16 @@ def inclusion(scores: npt.ArrayLike, number: int) -> Vector:
     values = vector(scores, "scores")
     if (values <= 0).any() or not 0 < number <= len(values):
         raise LimnerError(f"got {number} draws from {len(values)} scores, expected positive scores, and 1 draw to all")
-    found = np.zeros(len(values))
+    probabilities = np.zeros(len(values))
     while True:
-        certain = found >= 1
-        found[certain] = 1.0
-        rest = values[~certain]
-        if not len(rest):
-            return found
-        found[~certain] = (number - certain.sum()) * rest / rest.sum()
-        if not (found[~certain] > 1 + 1e-12).any():
-            return np.minimum(found, 1.0)
+        certain = probabilities >= 1
+        probabilities[certain] = 1.0
+        uncertain = values[~certain]
+        if not len(uncertain):
+            return probabilities
+        probabilities[~certain] = (number - certain.sum()) * uncertain / uncertain.sum()
+        if not (probabilities[~certain] > 1 + 1e-12).any():
+            return np.minimum(probabilities, 1.0)
 
 
 def systematic(probabilities: npt.ArrayLike, *, seed: int = 0) -> IntArray:

@@ -84,9 +84,9 @@ class Answers:
                 the largest cluster.
         """
         owner = codes(self.clusters, len(self.confidence), "clusters")
-        shown = _at_least(self.confidence, np.ones_like(self.right), thresholds)
-        right = _at_least(self.confidence, self.right, thresholds)
-        over = np.where(shown > 0, right / np.maximum(shown, 1) - precision, 0.0)
+        answered = _counts_reaching(self.confidence, np.ones_like(self.right), thresholds)
+        right = _counts_reaching(self.confidence, self.right, thresholds)
+        over = np.where(answered > 0, right / np.maximum(answered, 1) - precision, 0.0)
         fooled = self.without.max(axis=1, initial=-np.inf)[:, None] >= thresholds
         gain = (1 - absent) * over - absent * precision * fooled
         order = np.argsort(owner, kind="stable")
@@ -97,8 +97,8 @@ class Answers:
         """The precision over queries (nan if none is answered), and the share of queries answered as they are."""
         spent = -self.gains(np.array([threshold]), precision=1.0, absent=absent).mean()  # answered, but wrong
         won = self.gains(np.array([threshold]), precision=0.0, absent=absent).mean()
-        shown = (self.confidence >= threshold).any(axis=1)
-        return float(won / (won + spent)) if won + spent > 0 else float("nan"), float(shown.mean())
+        answered = (self.confidence >= threshold).any(axis=1)
+        return float(won / (won + spent)) if won + spent > 0 else float("nan"), float(answered.mean())
 
 
 @dataclass(frozen=True)
@@ -152,11 +152,11 @@ def precision_threshold(
     capital = np.log1p(gains * stakes).sum(axis=0)
     passed = int(np.logical_and.accumulate(capital >= -np.log(1 - level)).sum())
     value = None if not passed else float(grid[passed - 1])
-    shown = 0.0 if value is None else tests.measured(value, absent=absent)[1]
-    return Threshold(value, precision, level, absent, shown, len(gains), largest)
+    answered = 0.0 if value is None else tests.measured(value, absent=absent)[1]
+    return Threshold(value, precision, level, absent, answered, len(gains), largest)
 
 
-def _at_least(confidence: Matrix, counted: npt.NDArray[np.bool_], thresholds: Vector) -> Matrix:
+def _counts_reaching(confidence: Matrix, counted: npt.NDArray[np.bool_], thresholds: Vector) -> Matrix:
     """The number of counted answers of each query that reach each threshold."""
     passed = np.searchsorted(thresholds, confidence, side="right")  # number of thresholds passed, from the lowest
     width = len(thresholds) + 1

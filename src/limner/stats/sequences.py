@@ -58,22 +58,22 @@ def confidence_sequence(
     >>> bool(low[-1] > 0.3), bool(high[-1] < 0.7)
     (True, True)
     """
-    z, least, most = vector(draws, "draws"), vector(lows, "lows"), vector(highs, "highs")
-    if ((z < least - 1e-9) | (z > most + 1e-9)).any():
+    z, smallest, largest = vector(draws, "draws"), vector(lows, "lows"), vector(highs, "highs")
+    if ((z < smallest - 1e-9) | (z > largest + 1e-9)).any():
         raise LimnerError("draws: got one outside its bounds, expected lows <= draws <= highs")
     limit = float(np.log(2 / (1 - share(level, "level"))))
     means, step = np.linspace(bounds[0], bounds[1], grid), (bounds[1] - bounds[0]) / (grid - 1)
-    bets = _bets(z, (most[0] - least[0]) / 2, (least[0] + most[0]) / 2, limit)
-    loss = np.clip(_LOSS[0] * (most - least) / span, *_LOSS)
+    bets = _bets(z, (largest[0] - smallest[0]) / 2, (smallest[0] + largest[0]) / 2, limit)
+    loss = np.clip(_LOSS[0] * (largest - smallest) / span, *_LOSS)
     ends, capital = np.full((2, len(z)), np.nan), np.zeros((2, grid))
     for start in range(0, len(z), _CHUNK):
         part = slice(start, start + _CHUNK)
-        inputs = [each[part, None] for each in (z, least, most, bets, loss)]
+        inputs = [each[part, None] for each in (z, smallest, largest, bets, loss)]
         grown = np.asarray(capital[:, None] + _growth(*inputs, means=means))
-        kept = ~np.logical_or.accumulate((grown >= limit).any(axis=0), axis=0)
-        first, last = kept.argmax(axis=1), len(means) - 1 - kept[:, ::-1].argmax(axis=1)
-        ends[:, part] = np.where(kept.any(axis=1), [means[first] - step, means[last] + step], np.nan)
-        means, capital = means[kept[-1]], grown[:, -1, kept[-1]]
+        plausible = ~np.logical_or.accumulate((grown >= limit).any(axis=0), axis=0)
+        first, last = plausible.argmax(axis=1), len(means) - 1 - plausible[:, ::-1].argmax(axis=1)
+        ends[:, part] = np.where(plausible.any(axis=1), [means[first] - step, means[last] + step], np.nan)
+        means, capital = means[plausible[-1]], grown[:, -1, plausible[-1]]
         if not len(means):
             break  # every mean is excluded: keep the last interval
     clipped = np.clip(ends, *bounds)
@@ -82,16 +82,16 @@ def confidence_sequence(
 
 def _bets(z: Vector, spread: float, middle: float, limit: float) -> Vector:
     """The bet on each draw, from the variance of the draws before it and one pseudo-draw."""
-    seen = np.arange(1, len(z) + 1) + 1.0
-    apart = (z - (middle + np.cumsum(z)) / seen) ** 2
-    square = spread**2 + np.concatenate([[0.0], np.cumsum(apart)[:-1]])
-    return np.asarray(np.sqrt(2 * limit / (square * np.log(seen))))
+    counts = np.arange(1, len(z) + 1) + 1.0
+    squared_errors = (z - (middle + np.cumsum(z)) / counts) ** 2
+    square = spread**2 + np.concatenate([[0.0], np.cumsum(squared_errors)[:-1]])
+    return np.asarray(np.sqrt(2 * limit / (square * np.log(counts))))
 
 
-def _growth(z: Vector, least: Vector, most: Vector, bets: Vector, loss: Vector, *, means: Vector) -> Vector:
+def _growth(z: Vector, smallest: Vector, largest: Vector, bets: Vector, loss: Vector, *, means: Vector) -> Vector:
     """The growth of the log of both capitals after each draw, for each mean: (2, draws, means)."""
-    up = np.log1p(np.minimum(bets, loss / np.maximum(means - least, 1e-12)) * (z - means))
-    down = np.log1p(-np.minimum(bets, loss / np.maximum(most - means, 1e-12)) * (z - means))
+    up = np.log1p(np.minimum(bets, loss / np.maximum(means - smallest, 1e-12)) * (z - means))
+    down = np.log1p(-np.minimum(bets, loss / np.maximum(largest - means, 1e-12)) * (z - means))
     return np.cumsum([up, down], axis=1)
 
 
@@ -135,27 +135,27 @@ def sequential(
     """
     y, h = vector(values), np.asarray(strata, dtype=np.intp)
     size = vector(sizes, "sizes")
-    whole = size if frame is None else vector(frame, "frame")
-    own = np.ones(len(y), dtype=bool) if member is None else np.asarray(member, dtype=bool)
+    frames = size if frame is None else vector(frame, "frame")
+    in_target = np.ones(len(y), dtype=bool) if member is None else np.asarray(member, dtype=bool)
     split = np.broadcast_to(np.asarray(shares, dtype=np.float64), (len(y), len(size)))
     f, means = columns(predictions, len(y), "predictions"), columns(expected, len(size), "expected")
     reach = (means[:, None] if corners is None else numbers(corners, "corners")) - means[:, None]
     low, high = bounds
     if len(y) > pilot:
-        known = _Known.before_each_draw(y, h, own, f - means[h], reach, len(size), bounds)
-        z = _martingale(known, y, h, own, size, whole, split, pilot, bounds)
-        span = 1.25 * (high - low) * whole.sum() / size.sum()  # somewhat higher than without strata and predictions
+        state = _State.before_each_draw(y, h, in_target, f - means[h], reach, len(size), bounds)
+        z = _martingale(state, y, h, in_target, size, frames, split, pilot, bounds)
+        span = 1.25 * (high - low) * frames.sum() / size.sum()  # somewhat higher than without strata and predictions
         lows, highs = confidence_sequence(*z, bounds=bounds, level=level, span=span)
         low, high = float(lows[-1]), float(highs[-1])
-    how = {"predictions": f[own], "expected": means, "tuned": True, "bounds": bounds, "level": level}
-    once = stratified(y[own], h[own], size, **how) if own.any() else None
+    options = {"predictions": f[in_target], "expected": means, "tuned": True, "bounds": bounds, "level": level}
+    once = stratified(y[in_target], h[in_target], size, **options) if in_target.any() else None
     value = min(max(once.value if once else (low + high) / 2, low), high)
     variance, effect = (once.variance, once.effect) if once else (float("nan"), float("nan"))
-    return Estimate(value, low, high, level, variance, int(own.sum()), int(size.sum()), effect, "anytime")
+    return Estimate(value, low, high, level, variance, int(in_target.sum()), int(size.sum()), effect, "anytime")
 
 
 @dataclass(frozen=True)
-class _Known:
+class _State:
     """What is known before each draw.
 
     Args:
@@ -180,17 +180,17 @@ class _Known:
 
     @classmethod
     def before_each_draw(
-        cls, y: Vector, h: Codes, own: Bools, x: Vector, reach: Vector, strata: int, bounds: tuple[float, float]
-    ) -> _Known:
-        taken = np.zeros((len(y), strata))
-        taken[np.arange(len(y)), h] = 1.0
-        mine, x = taken * own[:, None], x * own[:, None]
-        drawn, counts, sums = (_before(each) for each in (taken, mine, mine * y[:, None]))
+        cls, y: Vector, h: Codes, in_target: Bools, x: Vector, reach: Vector, strata: int, bounds: tuple[float, float]
+    ) -> _State:
+        one_hot = np.zeros((len(y), strata))
+        one_hot[np.arange(len(y)), h] = 1.0
+        target_draws, x = one_hot * in_target[:, None], x * in_target[:, None]
+        drawn, counts, sums = (_before(each) for each in (one_hot, target_draws, target_draws * y[:, None]))
         overall = (sums.sum(axis=1) + (bounds[0] + bounds[1]) / 2) / (counts.sum(axis=1) + 1)
         plain = (sums + 2 * overall[:, None]) / (counts + 2)
-        slope = _slopes((y - plain[np.arange(len(y)), h]) * own, x, reach)
-        seen = _before(mine[:, :, None] * x[:, None, :])
-        lifted = (seen * slope[:, None]).sum(axis=2)
+        slope = _slopes((y - plain[np.arange(len(y)), h]) * in_target, x, reach)
+        prediction_sums = _before(target_draws[:, :, None] * x[:, None, :])
+        lifted = (prediction_sums * slope[:, None]).sum(axis=2)
         ends = np.einsum("tk,sck->tsc", slope, reach)
         low, high = ends.min(axis=2), ends.max(axis=2)
         return cls(
@@ -213,26 +213,26 @@ def _slopes(residual: Vector, x: Vector, reach: Vector) -> Vector:
 
 
 def _martingale(
-    known: _Known,
+    state: _State,
     y: Vector,
     h: Codes,
-    own: Bools,
+    in_target: Bools,
     size: Vector,
-    whole: Vector,
+    frames: Vector,
     shares: Vector,
     pilot: int,
     bounds: tuple[float, float],
 ) -> tuple[Vector, Vector, Vector]:
     """The draws after the pilot as numbers whose conditional mean is the population mean, and their bounds."""
-    left, unseen = whole - known.drawn, size - known.counts
+    left, unseen = frames - state.drawn, size - state.counts
     open_ = np.where(left > 0, np.maximum(shares, 1e-12), 0.0)
     chance = np.divide(open_ / open_.sum(axis=1, keepdims=True), left, out=np.ones_like(left), where=left > 0)
-    base = known.sums.sum(axis=1) + (unseen * known.middle).sum(axis=1) + known.rest
-    there = (left > 0) & (unseen > 0)
-    low = np.where(there, (bounds[0] - known.middle - known.high) / chance, 0.0).min(axis=1)
-    high = np.where(there, (bounds[1] - known.middle - known.low) / chance, 0.0).max(axis=1)
-    now = np.arange(len(y)), h
-    moved = np.where(own, (y - known.middle[now] - known.above) / chance[now], 0.0)
-    found = (base + each for each in (moved, np.minimum(low, 0.0), np.maximum(high, 0.0)))
-    z, lows, highs = (each[pilot:] / size.sum() for each in found)
+    base = state.sums.sum(axis=1) + (unseen * state.middle).sum(axis=1) + state.rest
+    is_open = (left > 0) & (unseen > 0)
+    low = np.where(is_open, (bounds[0] - state.middle - state.high) / chance, 0.0).min(axis=1)
+    high = np.where(is_open, (bounds[1] - state.middle - state.low) / chance, 0.0).max(axis=1)
+    current = np.arange(len(y)), h
+    moved = np.where(in_target, (y - state.middle[current] - state.above) / chance[current], 0.0)
+    shifted = (base + each for each in (moved, np.minimum(low, 0.0), np.maximum(high, 0.0)))
+    z, lows, highs = (each[pilot:] / size.sum() for each in shifted)
     return z, lows, highs

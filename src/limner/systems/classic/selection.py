@@ -17,7 +17,7 @@ import numpy.typing as npt
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import ProgressLike, as_progress
-from limner.core.reproducible_math import whole
+from limner.core.reproducible_math import rounded_to_bits
 from limner.systems.classic.kcca import Directions, KernelPair, Matrix
 from limner.systems.interruptible import interruptible
 
@@ -201,7 +201,7 @@ def _steady(projections: Matrix) -> Matrix:
     """
     if projections.dtype != np.float64:
         return projections
-    return whole(projections, (52 - projections.shape[1].bit_length()) // 2)
+    return rounded_to_bits(projections, (52 - projections.shape[1].bit_length()) // 2)
 
 
 def _direction_counts(ns: Sequence[int] | None, max_directions: int) -> list[int]:
