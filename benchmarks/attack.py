@@ -244,7 +244,7 @@ def grown(path: Path, people: int, tasks: int) -> int:
     fill(path, annotators=people, tasks=tasks, size=20, replication=2, images=1000)
     draw, answer_count = random.Random(0), 0
     with open_store(path) as store:
-        everybody, timestamp = [each.id for each in annotators(store)], store.now()
+        everybody, timestamp = [each.id for each in annotators(store)], store.timestamp()
         with store.writing() as connection:
             items: dict[int, list[int]] = {}
             for row in connection.execute(sa.select(task_item.c.id, task_item.c.task_id)):

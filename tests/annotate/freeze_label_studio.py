@@ -32,11 +32,11 @@ STAR_TASKS = [{"photo": f"p{n}.jpg", "sentence": f"sentence {n}"} for n in range
 def written() -> list[dict[str, Any]]:
     """Tasks as limner writes them: a pair with two answers, and three that nobody answered."""
     from limner.annotate.label_studio import tasks
-    from limner.annotate.scale import Given
+    from limner.annotate.scale import ImportedAnswer
 
     texts = {f"t{n}": f"a caption with “quotes”, 犬 and <b>{n}</b>" for n in range(4)}
     pairs = [(f"photos/i {n}.jpg", f"t{n}") for n in range(4)]
-    said = [Given("ann", *pairs[0], 4, (), 1500), Given("bob", *pairs[0], 3, ("wrong-colour",), 2000)]
+    said = [ImportedAnswer("ann", *pairs[0], 4, (), 1500), ImportedAnswer("bob", *pairs[0], 3, ("wrong-colour",), 2000)]
     return tasks(pairs, texts, answers=said, image_url="/data/local-files/?d={image}")
 
 

@@ -20,7 +20,7 @@ from limner.annotate.further_rounds import STRATEGIES, candidates, choose, in_tu
 from limner.annotate.merge import merge, precision_recall
 from limner.annotate.pool import alike, fill, merged, proposed, waiting
 from limner.annotate.quality import review, review_queue, set_aside
-from limner.annotate.scale import SCALE, Given
+from limner.annotate.scale import SCALE, ImportedAnswer
 from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers, submit
 from limner.annotate.store.contents import add_collection, add_pairs, proposals
@@ -111,8 +111,8 @@ def test_the_filter_keeps_what_shares_words(world):
 def test_tasks_hold_the_pool_once_and_sound_controls(world, systems):
     pool = list(merged(proposed(systems, depth=3), depth=3))
     near = {(p.image, p.caption) for p in proposed(systems, depth=6)}
-    drafts = make_tasks(pool, world.judgements, near=near, seed=7)
-    assert drafts == make_tasks(pool, world.judgements, near=near, seed=7) != make_tasks(pool, world.judgements, seed=8)
+    drafts = make_tasks(pool, world.judgements, avoid=near, seed=7)
+    assert drafts == make_tasks(pool, world.judgements, avoid=near, seed=7) != make_tasks(pool, world.judgements, seed=8)
     real = Counter((i.image, i.caption) for d in drafts for i in d.items if i.role == "real")
     assert real == Counter(pool)
     assert {len(d.items) for d in drafts[:-1]} == {20}
@@ -135,8 +135,8 @@ def test_tasks_hold_the_pool_once_and_sound_controls(world, systems):
 def test_a_world_without_negatives_is_told(world):
     everything = {(i, t) for i in world.images.ids for t in world.texts.ids}
     with pytest.raises(LimnerError, match="no known negative"):
-        make_tasks([("x", "y")], world.judgements, near=everything)
-    (draft,) = make_tasks([("x", "y")], world.judgements, near=everything, negatives=0)
+        make_tasks([("x", "y")], world.judgements, avoid=everything)
+    (draft,) = make_tasks([("x", "y")], world.judgements, avoid=everything, negatives=0)
     assert [i.role for i in draft.items].count("gold_neg") == 0
 
 
@@ -161,7 +161,7 @@ def judged(store, world, systems, **how):
     add_collection(store, world)
     fill(store, systems, depth=2, keep=4)
     near = {(p.image, p.caption) for p in proposals(store)}
-    add_tasks(store, make_tasks(waiting(store), world.judgements, near=near), replication=how.pop("replication", 1))
+    add_tasks(store, make_tasks(waiting(store), world.judgements, avoid=near), replication=how.pop("replication", 1))
     answer_all(store, world, **how)
 
 
@@ -341,10 +341,10 @@ def test_reasons_become_failure_classes(store):
         ("i0", "t2"): [(3, []), (3, []), (3, ["wrong-quantity"])],
         ("i0", "t3"): [(1, []), (1, []), (2, ["grammar"])],
     }
-    from limner.annotate.answer_files import Given
+    from limner.annotate.answer_files import ImportedAnswer
 
     given = [
-        Given(name, *pair, grade, tuple(why))
+        ImportedAnswer(name, *pair, grade, tuple(why))
         for pair, all_of in said.items()
         for name, (grade, why) in zip(("ada", "bob", "eve"), all_of, strict=True)
     ]
@@ -651,7 +651,7 @@ def test_a_control_can_be_pooled_later(store, world):
 
 
 def test_one_name_written_in_two_ways_is_refused(tmp_path, world):
-    given = [Given(name, world.images.ids[0], world.texts.ids[0], 4) for name in ("Ada", "ada")]
+    given = [ImportedAnswer(name, world.images.ids[0], world.texts.ids[0], 4) for name in ("Ada", "ada")]
     with open_store(tmp_path / "work.db") as store:
         add_collection(store, world)
         with pytest.raises(LimnerError, match="'Ada' and 'ada' are one name"):

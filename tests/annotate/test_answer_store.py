@@ -82,7 +82,7 @@ def clock():
 
 @pytest.fixture
 def store(database, clock):
-    with open_store(database, now=clock) as opened:
+    with open_store(database, clock=clock) as opened:
         yield opened
 
 
@@ -254,7 +254,7 @@ def test_an_open_store_shows_no_password(postgres):
     database = postgres.get_uri(database=name)
     assert "?" in database, "the address of the test server has options: they are what is tested"
     with open_store(f"{database}&password=s3cret") as store:
-        assert "s3cret" not in store.where
+        assert "s3cret" not in store.location
         assert "s3cret" not in repr(store)
         assert "s3cret" not in repr(store.engine)
 
@@ -707,7 +707,7 @@ def test_many_annotators_at_once_lose_and_double_nothing(database):
                 held = lease(store, who, minutes=0.002 if step % 5 == 4 else 5)
                 if held is None:
                     return
-                holders = sum(row["n"] for row in store.rows(_holding(held.task, store.now())))
+                holders = sum(row["n"] for row in store.rows(_holding(held.task, store.timestamp())))
                 with lock:
                     over.extend([held.task] if holders > 2 else [])
                 for item in held.items:

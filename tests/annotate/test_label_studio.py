@@ -18,7 +18,7 @@ import limner
 from limner.annotate.answer_files import read_answers, read_judgements
 from limner.annotate.export import export, import_answers, judgements
 from limner.annotate.label_studio import collection_tasks, interface, read_tasks, tasks, write_tasks
-from limner.annotate.scale import SCALE, Given, Grade, Reason, Scale
+from limner.annotate.scale import SCALE, ImportedAnswer, Grade, Reason, Scale
 from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers
 from limner.annotate.store.contents import add_collection, add_pairs
@@ -54,7 +54,7 @@ def saved(folder, content, name="export.json"):
 def test_the_export_of_label_studio_is_read(tmp_path):
     given, left_out = read_tasks(saved(tmp_path, REAL["own"]))
     first, second = ((f"photos/i {n}.jpg", f"t{n}") for n in range(2))
-    assert given[:2] == [Given("ann", *first, 4, (), 1500), Given("bob", *first, 3, ("wrong-colour",), 2000)]
+    assert given[:2] == [ImportedAnswer("ann", *first, 4, (), 1500), ImportedAnswer("bob", *first, 3, ("wrong-colour",), 2000)]
     assert [(g.image, g.caption, g.grade, g.reasons, g.milliseconds) for g in given[2:]] == [
         (*second, 2, ("not-in-image", "wrong-size"), 2500),
         (*second, 1, (), 2500),
@@ -96,7 +96,7 @@ def test_choices_and_ratings_of_another_interface_get_grades(tmp_path):
 
 def test_answers_of_a_store_go_there_and_back(store, world, tmp_path):
     add_pairs(store, PAIRS)
-    said = [Given("ann", *PAIRS[0], 4, (), 900), Given("bob", *PAIRS[0], 2, ("wrong-age",)), Given("ann", *PAIRS[1], 1)]
+    said = [ImportedAnswer("ann", *PAIRS[0], 4, (), 900), ImportedAnswer("bob", *PAIRS[0], 2, ("wrong-age",)), ImportedAnswer("ann", *PAIRS[1], 1)]
     import_answers(store, said, key="first")
     assert export(store, tmp_path / "t.json", image_url="http://host/{image}?full") == 3
     made = json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))
@@ -176,7 +176,7 @@ def test_an_answer_without_its_parts_is_no_answer(tmp_path):
     given, left_out = read_tasks(saved(tmp_path, annotated(blank) + annotated() + annotated(picked())))
     assert (given, left_out) == ([], ("3 annotations without a choice left out",))
     odd = annotated(picked("100% yes"), lead_time=-3, completed_by={"id": 7, "email": "a@example.org"})
-    assert read_tasks(saved(tmp_path, odd))[0] == [Given("a@example.org", "i0", "t0", 4)]
+    assert read_tasks(saved(tmp_path, odd))[0] == [ImportedAnswer("a@example.org", "i0", "t0", 4)]
 
 
 def test_tasks_need_pairs_and_a_place_for_the_image(tmp_path):
@@ -195,18 +195,18 @@ def run(*words):
 
 def test_the_commands_export_and_import(store, tmp_path):
     add_pairs(store, PAIRS)
-    done = run("annotate", "export", store.where, tmp_path / "t.json", "--image-url", "x/{image}")
+    done = run("annotate", "export", store.location, tmp_path / "t.json", "--image-url", "x/{image}")
     assert (done.exit_code, "3 rows" in done.output) == (0, True)
     labelled = annotated(picked("match"), completed_by=3) + annotated(picked("match"), was_cancelled=True)
     source = saved(tmp_path, labelled)
-    done = run("annotate", "import", store.where, source, "--choice", "match=4")
+    done = run("annotate", "import", store.location, source, "--choice", "match=4")
     assert done.exit_code == 0
     assert "1 answer added" in done.output
     assert "1 skipped annotations left out" in done.output
     for words in (["--choice", "match=9"], ["--choice", "match"]):
-        assert run("annotate", "import", store.where, source, *words).exit_code == 2
-    assert run("annotate", "import", store.where, tmp_path / "a.csv", "--control", "c").exit_code == 2
-    assert run("annotate", "export", store.where, tmp_path / "a.csv", "--image-url", "x/{image}").exit_code == 3
+        assert run("annotate", "import", store.location, source, *words).exit_code == 2
+    assert run("annotate", "import", store.location, tmp_path / "a.csv", "--control", "c").exit_code == 2
+    assert run("annotate", "export", store.location, tmp_path / "a.csv", "--image-url", "x/{image}").exit_code == 3
 
 
 def test_the_command_converts_a_collection(tmp_path):
@@ -222,7 +222,7 @@ def test_an_own_scale_and_comments_make_the_round_trip(tmp_path):
     scale = Scale(
         (Grade(4, 'yes, "all" of it', "y"), Grade(1, "no & <never>", "n", reasons=True)), (Reason("a&b", "<x>", "x"),)
     )
-    said = [Given("ann", *PAIRS[0], 4, (), None, "two boats"), Given("ann", *PAIRS[1], 1, ("a&b",))]
+    said = [ImportedAnswer("ann", *PAIRS[0], 4, (), None, "two boats"), ImportedAnswer("ann", *PAIRS[1], 1, ("a&b",))]
     written = tasks(PAIRS, {"t0": "a dog", "t1": "a cat"}, answers=said, scale=scale)
     write_tasks(written, tmp_path / "t.json", scale=scale)
     assert read_tasks(tmp_path / "t.json", scale=scale)[0] == said

@@ -40,21 +40,21 @@ def test_yes_against_no_comes_first_then_the_widest_and_controls_do_not_count():
 def test_throughput_counts_days_people_and_what_is_left_without_controls():
     listed = [given("a", n, 4, ago=n * DAY // 20, took=2000 + 100 * n) for n in range(24)]
     listed += [given("b", 90 + n, 1, role="gold_neg", took=90_000) for n in range(9)]
-    pace = throughput(listed, asked=44, now=NOW)
+    pace = throughput(listed, requested=44, timestamp=NOW)
     assert (pace.today, pace.people, pace.left, pace.seconds) == (20, 1, 20, 3.15)
     assert sum(many for _, many in pace.days) == 24 and len(pace.days) == 14
     assert pace.work_left == pytest.approx(20 * 3.15 / 3600) and pace.days_left == 1.0
-    none = throughput([], asked=3, now=NOW)
+    none = throughput([], requested=3, timestamp=NOW)
     assert none.left == 3 and math.isnan(none.seconds) and math.isnan(none.days_left)
 
 
 def test_nothing_is_forecast_before_there_is_enough_to_forecast_from():
     """The rate of a day needs a day, and the median time of an answer more than a few answers."""
     first_day = [given("a", n, 4, ago=n * DAY // 24, took=3000) for n in range(24)]
-    assert math.isnan(throughput(first_day, asked=400, now=NOW).days_left)
-    assert throughput(first_day, asked=400, now=NOW).work_left == pytest.approx(376 * 3 / 3600)
-    assert throughput([*first_day, given("a", 24, 4, ago=DAY)], asked=400, now=NOW).days_left == 375 / 24
-    few = throughput(first_day[:19], asked=400, now=NOW)
+    assert math.isnan(throughput(first_day, requested=400, timestamp=NOW).days_left)
+    assert throughput(first_day, requested=400, timestamp=NOW).work_left == pytest.approx(376 * 3 / 3600)
+    assert throughput([*first_day, given("a", 24, 4, ago=DAY)], requested=400, timestamp=NOW).days_left == 375 / 24
+    few = throughput(first_day[:19], requested=400, timestamp=NOW)
     assert math.isnan(few.work_left) and few.seconds == 3.0
 
 

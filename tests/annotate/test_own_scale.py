@@ -14,7 +14,7 @@ from limner.annotate.export import export, failure_labels, import_answers
 from limner.annotate.form_files import as_toml, parse_scale, read_scale
 from limner.annotate.guideline import GuidelineExample, newest, revise, set_scale
 from limner.annotate.plan_inputs import ORIGINAL
-from limner.annotate.scale import SCALE, Given
+from limner.annotate.scale import SCALE, ImportedAnswer
 from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers, submit
 from limner.annotate.store.contents import Listed, add_pool
@@ -84,7 +84,7 @@ def test_grades_come_best_first_with_keys_from_the_worst_and_the_values_of_the_m
         (4, "same product", "3", False), (3, "variant", "2", True), (1, "other product", "x", True),
     ]  # fmt: skip
     assert [(r.name, r.key, r.failure) for r in own.reasons] == [("another-colour", "c", "colour"), ("size", "v", "")]
-    assert own.question == "Is this the right photo of the product?" and own.own and not SCALE.own
+    assert own.question == "Is this the right photo of the product?" and own.custom and not SCALE.custom
 
 
 @pytest.mark.parametrize("scale", [SCALE, parse_scale(OWN)[0], parse_scale("reasons = []", form="toml")[0]])
@@ -190,7 +190,7 @@ def test_an_answer_is_refused_if_the_grades_change_while_it_is_submitted(databas
         assert answers(store) == []
         set_scale(store, SCALE)
         with pytest.raises(LimnerError, match="the grades were changed meanwhile"):
-            import_answers(store, [Given("bob", held.image, held.caption, 2)], key="a")
+            import_answers(store, [ImportedAnswer("bob", held.image, held.caption, 2)], key="a")
         assert answers(store) == []
 
 

@@ -157,7 +157,7 @@ def _votes_of(folder):
 
 def test_a_list_that_two_rankings_share_counts_once():
     given = [Vote("s", "q", "C", "A", "left", "p", 0), Vote("s", "r", "C", "A", "left", "p", 0)]
-    names, counts = counted(given, "ACE", same={("q", "C"): "E"})
+    names, counts = counted(given, "ACE", identical={("q", "C"): "E"})
     assert (names, counts.tolist()) == (("A", "C", "E"), [[0, 0, 0], [1, 0, 0], [1, 0, 0]])
     assert same_lists({("A", "q"): ("x",), ("B", "q"): ("x",), ("C", "q"): ("x",), ("A", "r"): ("x",)}) == {
         ("q", "A"): "C",

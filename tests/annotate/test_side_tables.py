@@ -56,7 +56,7 @@ def store(tmp_path, world, systems):
         opened.set("original", [[i, t, g] for i, t, g in world.judgements.relevant])
         fill(opened, systems, depth=3, keep=4)
         near = {(p.image, p.caption) for p in proposals(opened)}
-        add_tasks(opened, make_tasks(waiting(opened), world.judgements, near=near, pooled=6), replication=2)
+        add_tasks(opened, make_tasks(waiting(opened), world.judgements, avoid=near, pooled=6), replication=2)
         draw, ways = (
             random.Random(3),
             ("not-in-image", "not-in-caption", "grammar", *WRONG_WAYS),

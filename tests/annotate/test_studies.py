@@ -11,7 +11,7 @@ import pytest
 import labelling
 import limner
 from limner.annotate import open_store, plan, quality
-from limner.annotate.allocation import narrow, shares_for, telling
+from limner.annotate.allocation import narrow, shares_for, distinguishing_units
 from limner.annotate.estimate import difference
 from limner.annotate.plan_inputs import kept_study, stored_collection
 from limner.annotate.results import studies
@@ -396,8 +396,8 @@ def test_what_both_systems_return_is_not_worth_a_label(store):
     known = made.judged("pairs", "t2i")
     good, bad = ({(q, ranking[q][0]) for q in ranking.queries} for ranking in (s.T.top(1) for s in systems.values()))
     pairs = [(unit.query, unit.candidates[0]) for unit in design.units]
-    assert telling(design, systems, known).tolist() == [float((p in good) != (p in bad)) for p in pairs]
-    alone = telling(design, {"good": systems["good"]}, known)
+    assert distinguishing_units(design, systems, known).tolist() == [float((p in good) != (p in bad)) for p in pairs]
+    alone = distinguishing_units(design, {"good": systems["good"]}, known)
     assert alone.tolist() == [float(p in good) for p in pairs]
 
 

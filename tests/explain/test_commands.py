@@ -103,7 +103,7 @@ def test_explain_with_labels_of_people(world, matrix, tmp_path):
 
 def test_explain_with_answers_of_a_store(world, matrix, tmp_path):
     pytest.importorskip("sqlalchemy")
-    from limner.annotate.answer_files import Given
+    from limner.annotate.answer_files import ImportedAnswer
     from limner.annotate.export import import_answers
     from limner.annotate.store import open_store
     from limner.annotate.store.contents import add_collection
@@ -113,7 +113,7 @@ def test_explain_with_answers_of_a_store(world, matrix, tmp_path):
     file = tmp_path / "answers.db"
     with open_store(file) as store:
         add_collection(store, world)
-        import_answers(store, [Given("one", failure.returned, failure.query, 2, ("wrong-colour",))], key="test")
+        import_answers(store, [ImportedAnswer("one", failure.returned, failure.query, 2, ("wrong-colour",))], key="test")
     said = json.loads(call("explain", "failures", *WORLD, "--scores", matrix, "--labels", file, "--json"))
     assert said["classes"]["colour"] == {"failures": 1, "share": 1}
     assert "no store" in refused("explain", "failures", *WORLD, "--scores", matrix, "--labels", tmp_path / "none.db")

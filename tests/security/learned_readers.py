@@ -209,7 +209,7 @@ def _store(folder: Path) -> None:
         store.set("original", [[i, t, g] for i, t, g in world.judgements.relevant])
         fill(store, {"x": scores}, depth=2, keep=4)
         waiting = [(p.image, p.caption) for p in pairs(store)]
-        add_tasks(store, make_tasks(waiting, world.judgements, near=set(waiting), seed=0, pooled=5))
+        add_tasks(store, make_tasks(waiting, world.judgements, avoid=set(waiting), seed=0, pooled=5))
     with sqlite3.connect(folder / "s.db") as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         connection.execute("PRAGMA journal_mode=DELETE")

@@ -36,27 +36,27 @@ def majority(grades: Sequence[int]) -> tuple[int, float]:
     if not grades:
         raise LimnerError("no answers to take a majority of: expected at least one")
     counted = Counter(grades)
-    most = max(counted.values())
-    return min(grade for grade, count in counted.items() if count == most), most / len(grades)
+    top_count = max(counted.values())
+    return min(grade for grade, count in counted.items() if count == top_count), top_count / len(grades)
 
 
-def by_majority(given: Sequence[Answer]) -> list[Label]:
+def by_majority(answers: Sequence[Answer]) -> list[Label]:
     """The majority of every pair's answers; controls are left out."""
-    return [Label(*key, *majority(grades), len(grades)) for key, grades in _grades(given).items()]
+    return [Label(*key, *majority(grades), len(grades)) for key, grades in _grades(answers).items()]
 
 
-def by_dawid_skene(given: Sequence[Answer]) -> list[Label]:
+def by_dawid_skene(answers: Sequence[Answer]) -> list[Label]:
     """Dawid and Skene's most probable grade; controls are used to estimate error rates, but get no label."""
-    if not given:
+    if not answers:
         return []
-    names = {name: row for row, name in enumerate(dict.fromkeys(a.annotator for a in given))}
-    keys = {key: row for row, key in enumerate(dict.fromkeys((a.image, a.caption) for a in given))}
-    rows = [(names[a.annotator], keys[a.image, a.caption], a.grade - 1) for a in given]
-    found = dawid_skene(*np.array(rows).T, n_classes=len(GRADE_VALUES))
-    counts = {key: len(grades) for key, grades in _grades(given).items()}
-    best = found.classes.argmax(axis=1)
+    names = {name: row for row, name in enumerate(dict.fromkeys(a.annotator for a in answers))}
+    keys = {key: row for row, key in enumerate(dict.fromkeys((a.image, a.caption) for a in answers))}
+    rows = [(names[a.annotator], keys[a.image, a.caption], a.grade - 1) for a in answers]
+    fit = dawid_skene(*np.array(rows).T, n_classes=len(GRADE_VALUES))
+    counts = {key: len(grades) for key, grades in _grades(answers).items()}
+    best = fit.classes.argmax(axis=1)
     return [
-        Label(*key, int(best[keys[key]]) + 1, float(found.classes[keys[key], best[keys[key]]]), count)
+        Label(*key, int(best[keys[key]]) + 1, float(fit.classes[keys[key], best[keys[key]]]), count)
         for key, count in counts.items()
     ]
 
@@ -67,16 +67,16 @@ METHODS: dict[str, Callable[[Sequence[Answer]], list[Label]]] = {
 }
 
 
-def _grades(given: Iterable[Answer]) -> dict[Key, list[int]]:
-    found: dict[Key, list[int]] = {}
-    for answer in given:
+def _grades(answers: Iterable[Answer]) -> dict[Key, list[int]]:
+    by_pair: dict[Key, list[int]] = {}
+    for answer in answers:
         if answer.role == "real":
-            found.setdefault((answer.image, answer.caption), []).append(answer.grade)
-    return found
+            by_pair.setdefault((answer.image, answer.caption), []).append(answer.grade)
+    return by_pair
 
 
-def aggregate(given: Sequence[Answer], method: str = "majority") -> list[Label]:
+def aggregate(answers: Sequence[Answer], method: str = "majority") -> list[Label]:
     """One label per pair, by one of `METHODS`."""
     if method not in METHODS:
         raise UnknownName("way to aggregate", method, METHODS)
-    return METHODS[method](given)
+    return METHODS[method](answers)

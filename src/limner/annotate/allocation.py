@@ -41,7 +41,7 @@ CORRECTED = 20
 _DOUBT = 4.0  # weight of the overall rate in each stratum's rate, as a number of answers
 
 
-def strata_for(number: float, units: int, most: int) -> int:
+def strata_for(number: float, units: int, max_strata: int) -> int:
     """The number of strata of a judge's scores: the largest that leaves `EACH` drawn units per stratum.
 
     The number of units from each stratum is random. With n of N units drawn from H strata, this adds about
@@ -57,7 +57,7 @@ def strata_for(number: float, units: int, most: int) -> int:
     (4, 3, 1)
     """
     corrected = number * (1 - min(number / units, 1))
-    return max(min(most, int(number / EACH), int(corrected / CORRECTED)), 1)
+    return max(min(max_strata, int(number / EACH), int(corrected / CORRECTED)), 1)
 
 
 def cut(deeper: BoolArray, scores: FloatArray | None, strata: int) -> IntArray:
@@ -76,22 +76,22 @@ def cut(deeper: BoolArray, scores: FloatArray | None, strata: int) -> IntArray:
 
 
 def spread_of(
-    codes: IntArray, size: IntArray, labelled: Mapping[int, float], believed: FloatArray | None
+    codes: IntArray, size: IntArray, labelled: Mapping[int, float], predictions: FloatArray | None
 ) -> FloatArray:
     """The standard deviation of the answers in each stratum: from answers, else from the judge, else the maximum."""
     if labelled:
         units = np.array(list(labelled))
-        said = np.array(list(labelled.values()))
+        values = np.array(list(labelled.values()))
         n = np.bincount(codes[units], minlength=len(size))
-        rate = (np.bincount(codes[units], weights=said, minlength=len(size)) + _DOUBT * said.mean()) / (n + _DOUBT)
-    elif believed is not None:
-        rate = np.bincount(codes, weights=np.clip(believed, 0.02, 0.98)) / size
+        rate = (np.bincount(codes[units], weights=values, minlength=len(size)) + _DOUBT * values.mean()) / (n + _DOUBT)
+    elif predictions is not None:
+        rate = np.bincount(codes, weights=np.clip(predictions, 0.02, 0.98)) / size
     else:
         rate = np.full(len(size), 0.5)
     return np.asarray(np.sqrt(np.clip(rate * (1 - rate), 0.02, 0.25)))
 
 
-def shares_of(wanted: FloatArray, size: IntArray, number: int, *, answered: bool) -> FloatArray:
+def shares_of(need: FloatArray, size: IntArray, number: int, *, answered: bool) -> FloatArray:
     """The allocation of a draw to strata: half by size, half by need.
 
     Before there are answers, the need comes from the judge's predictions. These may be wrong, which costs most if
@@ -104,19 +104,19 @@ def shares_of(wanted: FloatArray, size: IntArray, number: int, *, answered: bool
         answered: Whether the need is estimated from answers.
     """
     by_need = 0.5 if answered else 0.5 * (1 - min(number / size.sum(), 1))
-    return np.asarray(by_need * wanted / wanted.sum() + (1 - by_need) * size / size.sum())
+    return np.asarray(by_need * need / need.sum() + (1 - by_need) * size / size.sum())
 
 
-def enough(own: FloatArray, spread: FloatArray, best: FloatArray, variance: float) -> FloatArray:
+def enough(available: FloatArray, spread: FloatArray, best: FloatArray, variance: float) -> FloatArray:
     """Units per stratum, in proportion to `best` as far as available, that reduce the variance to this value."""
-    weight, held = own / own.sum(), own > 0
-    low, high = 0.0, float((own[held] / best[held]).max())
+    weight, nonempty = available / available.sum(), available > 0
+    low, high = 0.0, float((available[nonempty] / best[nonempty]).max())
     for _ in range(60):
         middle = (low + high) / 2
-        n = np.minimum(middle * best[held], own[held])
-        enough = float((weight[held] ** 2 * spread[held] ** 2 * (1 / n - 1 / own[held])).sum()) <= variance
+        n = np.minimum(middle * best[nonempty], available[nonempty])
+        enough = float((weight[nonempty] ** 2 * spread[nonempty] ** 2 * (1 / n - 1 / available[nonempty])).sum()) <= variance
         low, high = (low, middle) if enough else (middle, high)
-    return np.minimum(high * best, own)
+    return np.minimum(high * best, available)
 
 
 def expected_half_width(
@@ -124,40 +124,40 @@ def expected_half_width(
 ) -> float:
     """The expected half-width for these numbers of labelled units."""
     size = np.bincount(codes)
-    own = np.bincount(codes, weights=inside, minlength=len(size))
-    n = np.maximum(counts * own / size, 0.5)
-    weight = own / max(own.sum(), 1)
-    variance = float((weight**2 * spread**2 / n * np.clip(1 - n / np.maximum(own, 1), 0, 1)).sum())
+    relevant = np.bincount(codes, weights=inside, minlength=len(size))
+    n = np.maximum(counts * relevant / size, 0.5)
+    weight = relevant / max(relevant.sum(), 1)
+    variance = float((weight**2 * spread**2 / n * np.clip(1 - n / np.maximum(relevant, 1), 0, 1)).sum())
     return min(Z * share * float(np.sqrt(variance)), share)
 
 
 # --- tasks and answers of drawn units -------------------------------------------------------------------------------
 
 
-def ask(store: Store, made: Design, given: Judgements, units: Sequence[int], replication: int, seed: int) -> int:
+def ask(store: Store, design: Design, judgements: Judgements, units: Sequence[int], replication: int, seed: int) -> int:
     """Creates tasks for the drawn pairs that are not in a task yet, in the order they were drawn."""
-    pairs = list(dict.fromkeys(p for n in units for p in made.units[n].pairs(made.direction)))
+    pairs = list(dict.fromkeys(p for n in units for p in design.units[n].pairs(design.direction)))
     if not pairs:
         return 0
     add_pairs(store, pairs)
     open_ = set(waiting(store))
-    asked = [pair for pair in pairs if pair in open_]
-    if asked:
-        rare = 2 * len(pairs) > len(given.queries) * len(given.candidates)  # few pairs are left as known negatives
-        drafts = make_tasks(asked, given, near=pairs, negatives=0 if rare else 1, seed=seed, in_order=True)
+    unassigned = [pair for pair in pairs if pair in open_]
+    if unassigned:
+        rare = 2 * len(pairs) > len(judgements.queries) * len(judgements.candidates)  # few pairs are left as known negatives
+        drafts = make_tasks(unassigned, judgements, avoid=pairs, negatives=0 if rare else 1, seed=seed, in_order=True)
         add_tasks(store, drafts, replication=replication)
-    return len(asked)
+    return len(unassigned)
 
 
-def unit_values(store: Store, made: Design) -> dict[int, float]:
+def unit_values(store: Store, design: Design) -> dict[int, float]:
     """Whether each fully answered unit of the draw contains a match: 1 or 0, by unit id."""
-    said = human_labels(store)
-    found = {}
-    for number in made.drawn:
-        pairs = made.units[number].pairs(made.direction)
-        if all(pair in said for pair in pairs):
-            found[number] = float(any(said[pair] for pair in pairs))
-    return found
+    labels = human_labels(store)
+    values = {}
+    for number in design.drawn:
+        pairs = design.units[number].pairs(design.direction)
+        if all(pair in labels for pair in pairs):
+            values[number] = float(any(labels[pair] for pair in pairs))
+    return values
 
 
 def human_labels(store: Store) -> dict[Key, bool]:
@@ -202,9 +202,9 @@ class Planned:
 
     def __str__(self) -> str:
         """A few lines."""
-        many = {"query": "queries with all their open pairs", LEVEL: "queries down to a level"}.get(self.unit, "pairs")
+        noun = {"query": "queries with all their open pairs", LEVEL: "queries down to a level"}.get(self.unit, "pairs")
         lines = [
-            f"{self.direction}: {self.drawn:,} of {self.units:,} open {many} drawn, strata of {list(self.strata)}",
+            f"{self.direction}: {self.drawn:,} of {self.units:,} open {noun} drawn, strata of {list(self.strata)}",
             f"  labels to give now: {self.labels:,} (about {self.hours:.1f} hours of one person)",
         ]
         lines += [f"  {name}: +- {half:.1f} points expected" for name, half in self.expected.items()]
@@ -268,11 +268,11 @@ def narrow(
         raise LimnerError("the store has no design to add to: run 'limner annotate plan' first")
     each = max(number // len(last), 1)
     stages = Stages(progress, telling=len(last), drawing=len(last))
-    apart = {
-        d: telling(last[d], systems, collection.judged("pairs", d)) for d in counting(list(last), stages["telling"])
+    distinguishing = {
+        d: distinguishing_units(last[d], systems, collection.judged("pairs", d)) for d in counting(list(last), stages["telling"])
     }
     return [
-        _narrowed(store, collection, last[d], apart[d], each, replication, seed)
+        _narrowed(store, collection, last[d], distinguishing[d], each, replication, seed)
         for d in counting(list(last), stages["drawing"])
     ]
 
@@ -280,47 +280,47 @@ def narrow(
 def _narrowed(
     store: Store,
     collection: Collection,
-    made: Design,
-    apart: FloatArray,
+    design: Design,
+    distinguishing: FloatArray,
     number: int,
     replication: int,
     seed: int,
 ) -> Narrowed:
-    codes = np.array([u.stratum for u in made.units])
-    shares = shares_for(codes, apart, unit_values(store, made))
-    seed_now = seed + len(made.shares)
-    found = draw(codes, number, shares=shares, before=made.drawn, seed=seed_now)
-    pairs = zip(found.units.tolist(), found.probabilities.tolist(), strict=True)
-    add_phase(store, made.id, pairs, shares=shares.tolist(), seed=seed_now)
-    asked = ask(store, made, collection.judgements, found.units.tolist(), replication, seed)
-    counts = np.bincount(codes[found.units], minlength=len(shares))
-    own = np.bincount(codes, weights=apart, minlength=len(shares)).astype(int)
-    return Narrowed(made.direction, tuple(own.tolist()), tuple(counts.tolist()), asked)
+    codes = np.array([u.stratum for u in design.units])
+    shares = shares_for(codes, distinguishing, unit_values(store, design))
+    seed_now = seed + len(design.shares)
+    sample = draw(codes, number, shares=shares, before=design.drawn, seed=seed_now)
+    pairs = zip(sample.units.tolist(), sample.probabilities.tolist(), strict=True)
+    add_phase(store, design.id, pairs, shares=shares.tolist(), seed=seed_now)
+    labels = ask(store, design, collection.judgements, sample.units.tolist(), replication, seed)
+    counts = np.bincount(codes[sample.units], minlength=len(shares))
+    available = np.bincount(codes, weights=distinguishing, minlength=len(shares)).astype(int)
+    return Narrowed(design.direction, tuple(available.tolist()), tuple(counts.tolist()), labels)
 
 
-def telling(made: Design, systems: Mapping[str, Lists], known: Judgements) -> FloatArray:
+def distinguishing_units(design: Design, systems: Mapping[str, Lists], judgements: Judgements) -> FloatArray:
     """Which units can distinguish the systems (1 or 0): pairs that all of them return cancel in a difference."""
-    if made.unit not in ("pair", "query"):
-        raise LimnerError(f"a design of {made.unit}s cannot be narrowed: expected one of pairs or queries")
-    measures = [Measure.parse(m) for m in made.settings["measures"]]
+    if design.unit not in ("pair", "query"):
+        raise LimnerError(f"a design of {design.unit}s cannot be narrowed: expected one of pairs or queries")
+    measures = [Measure.parse(m) for m in design.settings["measures"]]
     lists = [lists_of(each, depth=max(m.k or 1 for m in measures)) for each in systems.values()]
-    rankings = [each[made.direction] for each in lists if made.direction in each]
+    rankings = [each[design.direction] for each in lists if design.direction in each]
     if len(rankings) < len(systems):
-        raise LimnerError(f"a system has no lists in direction {made.direction}: expected lists of every system")
-    found = set.union(*(_apart([_looked_at(r, known, m) for r in rankings]) for m in measures))
-    return np.array([any((u.query, c) in found for c in u.candidates) for u in made.units], dtype=np.float64)
+        raise LimnerError(f"a system has no lists in direction {design.direction}: expected lists of every system")
+    decisive = set.union(*(_differing([_looked_at(r, judgements, m) for r in rankings]) for m in measures))
+    return np.array([any((u.query, c) in decisive for c in u.candidates) for u in design.units], dtype=np.float64)
 
 
-def _looked_at(ranking: Ranking, known: Judgements, measure: Measure) -> set[tuple[str, str]]:
+def _looked_at(ranking: Ranking, judgements: Judgements, measure: Measure) -> set[tuple[str, str]]:
     """The pairs that determine the measures of one system."""
-    return {(query, c) for query, found in needed(ranking, known, measure).items() for c in found}
+    return {(query, c) for query, candidates in needed(ranking, judgements, measure).items() for c in candidates}
 
 
-def _apart(found: Sequence[set[tuple[str, str]]]) -> set[tuple[str, str]]:
-    return found[0] if len(found) == 1 else found[0] ^ found[1]
+def _differing(pair_sets: Sequence[set[tuple[str, str]]]) -> set[tuple[str, str]]:
+    return pair_sets[0] if len(pair_sets) == 1 else pair_sets[0] ^ pair_sets[1]
 
 
-def shares_for(codes: IntArray, apart: FloatArray, labelled: Mapping[int, float]) -> FloatArray:
+def shares_for(codes: IntArray, distinguishing: FloatArray, labelled: Mapping[int, float]) -> FloatArray:
     """The allocation of a further draw to strata.
 
     Args:
@@ -332,12 +332,12 @@ def shares_for(codes: IntArray, apart: FloatArray, labelled: Mapping[int, float]
     [0.75, 0.25]
     """
     size = np.bincount(codes).astype(np.float64)
-    own = np.bincount(codes, weights=apart, minlength=len(size))
-    units, said = np.array(list(labelled), dtype=np.int64), np.array(list(labelled.values()))
+    available = np.bincount(codes, weights=distinguishing, minlength=len(size))
+    units, values = np.array(list(labelled), dtype=np.int64), np.array(list(labelled.values()))
     rate = np.full(len(size), 0.5)
     if len(units):
-        n, yes = (np.bincount(codes[units], weights=w, minlength=len(size)) for w in (np.ones(len(said)), said))
-        rate = (yes + _DOUBT * said.mean()) / (n + _DOUBT)
-    wanted = np.sqrt(size * own * np.clip(rate * (1 - rate), 0.02, 0.25))
+        n, yes = (np.bincount(codes[units], weights=w, minlength=len(size)) for w in (np.ones(len(values)), values))
+        rate = (yes + _DOUBT * values.mean()) / (n + _DOUBT)
+    need = np.sqrt(size * available * np.clip(rate * (1 - rate), 0.02, 0.25))
     even = size / size.sum()
-    return np.asarray(0.5 * even + 0.5 * (wanted / wanted.sum() if wanted.sum() else even))
+    return np.asarray(0.5 * even + 0.5 * (need / need.sum() if need.sum() else even))

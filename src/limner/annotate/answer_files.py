@@ -16,7 +16,7 @@ from typing import Any
 from limner.annotate.aggregate import Label, majority
 from limner.annotate.label_studio import read_tasks
 from limner.annotate.merge import to_judgements
-from limner.annotate.scale import SCALE, Given, Scale, check_comment, relevant
+from limner.annotate.scale import SCALE, ImportedAnswer, Scale, check_comment, relevant
 from limner.annotate.store.answers import Answer
 from limner.annotate.store.contents import Key
 from limner.core.errors import LimnerError, UnknownName
@@ -49,12 +49,12 @@ def form_of(path: str | Path, form: str | None = None) -> str:
 # --- writing ----------------------------------------------------------------------------------------------------
 
 
-def write_answers(given: Sequence[Answer], path: str | Path, *, form: str | None = None, scale: Scale = SCALE) -> int:
+def write_answers(answers: Sequence[Answer], path: str | Path, *, form: str | None = None, scale: Scale = SCALE) -> int:
     """Writes answers as csv or jsonl, one per row; several reasons are separated by `;` in a csv.
 
     The column `label` has the words of the grade in the scale.
     """
-    rows = [{**asdict(answer), "label": scale.label(answer.grade)} for answer in given]
+    rows = [{**asdict(answer), "label": scale.label(answer.grade)} for answer in answers]
     if form_of(path, form) == "jsonl":
         write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
         return len(rows)
@@ -69,11 +69,11 @@ def write_eccv(judgements: Judgements, folder: str | Path) -> int:
     """Writes the positives for ECCV Caption: two JSON files, `{query id: [candidate ids]}`, one per direction."""
     with replacing_folder(folder, head=ECCV_FILES[0], own=ECCV_FILES) as draft:
         for name, side in zip(ECCV_FILES, (judgements, judgements.T), strict=True):
-            found: dict[str, list[int | str]] = {}
+            positives: dict[str, list[int | str]] = {}
             for query, candidate, grade in side:
                 if grade > 0:
-                    found.setdefault(query, []).append(_numbered(candidate))
-            write_text(draft / name, json.dumps(found))
+                    positives.setdefault(query, []).append(_numbered(candidate))
+            write_text(draft / name, json.dumps(positives))
     return len(judgements)
 
 
@@ -82,10 +82,10 @@ def _numbered(key: str) -> int | str:
     return int(key) if key.isascii() and key.isdigit() and str(int(key)) == key else key
 
 
-def write_crowd(given: Sequence[Answer], path: str | Path) -> int:
+def write_crowd(answers: Sequence[Answer], path: str | Path) -> int:
     """Writes Flickr8k's crowd format: image, caption, share of yes, yes, no; yes and weak yes both count as yes."""
     votes: dict[Key, list[bool]] = {}
-    for answer in given:
+    for answer in answers:
         if answer.role == "real":
             votes.setdefault((answer.image, answer.caption), []).append(relevant(answer.grade))
     lines = [f"{i}\t{c}\t{sum(v) / len(v)!r}\t{sum(v)}\t{len(v) - sum(v)}\n" for (i, c), v in votes.items()]
@@ -94,7 +94,7 @@ def write_crowd(given: Sequence[Answer], path: str | Path) -> int:
 
 
 def write(
-    given: Sequence[Answer],
+    answers: Sequence[Answer],
     labels: Callable[[], Sequence[Label]],
     path: str | Path,
     *,
@@ -112,21 +112,21 @@ def write(
     """
     chosen = form_of(path, form)
     if chosen in ("csv", "jsonl"):
-        return write_answers(given, path, form=chosen, scale=scale)
+        return write_answers(answers, path, form=chosen, scale=scale)
     if chosen == "crowd":
-        return write_crowd(given, path)
-    found = to_judgements(labels())
+        return write_crowd(answers, path)
+    judgements = to_judgements(labels())
     if chosen == "eccv":
-        return write_eccv(found, path)
+        return write_eccv(judgements, path)
     with replacing(path) as draft:
-        write_qrels(found, draft)
-    return len(found.grades)
+        write_qrels(judgements, draft)
+    return len(judgements.grades)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
-def read_answers(path: str | Path, *, form: str | None = None, scale: Scale | None = SCALE) -> list[Given]:
+def read_answers(path: str | Path, *, form: str | None = None, scale: Scale | None = SCALE) -> list[ImportedAnswer]:
     """Reads answers from a csv or jsonl with at least image, caption and grade (1 to 4); other columns are optional.
 
     Controls (a column `role` other than "real") are left out. An export of Label Studio is read too; `read_tasks` of
@@ -148,7 +148,7 @@ def read_answers(path: str | Path, *, form: str | None = None, scale: Scale | No
     if not source.is_file():
         raise LimnerError(f"no file {source}: expected a {chosen} file of answers")
     rows = _csv_rows(source) if chosen == "csv" else _json_rows(source)
-    return [_given(row, source, line, scale) for line, row in rows if row.get("role") in (None, "", "real")]
+    return [_imported_answer(row, source, line, scale) for line, row in rows if row.get("role") in (None, "", "real")]
 
 
 def _csv_rows(source: Path) -> Iterator[tuple[int, Mapping[str, object]]]:
@@ -161,7 +161,7 @@ def _json_rows(source: Path) -> Iterator[tuple[int, Mapping[str, object]]]:
     return ((at.line or 0, row) for at, row in json_lines(source))
 
 
-def _given(row: Mapping[str, Any], source: Path, line: int, scale: Scale | None) -> Given:
+def _imported_answer(row: Mapping[str, Any], source: Path, line: int, scale: Scale | None) -> ImportedAnswer:
     missing = [name for name in ("image", "caption", "grade") if row.get(name) in (None, "")]
     if missing:
         raise LimnerError(f"{source}, line {line}: no {missing[0]}; expected image, caption, grade, and annotator")
@@ -173,8 +173,8 @@ def _given(row: Mapping[str, Any], source: Path, line: int, scale: Scale | None)
         comment = check_comment(row.get("comment") or "")
     except (ValueError, TypeError, OverflowError) as error:
         raise LimnerError(f"{source}, line {line}: {error}") from error
-    who = str(row.get("annotator") or "unknown")
-    return Given(who, str(row["image"]), str(row["caption"]), grade, reasons, milliseconds, comment)
+    annotator = str(row.get("annotator") or "unknown")
+    return ImportedAnswer(annotator, str(row["image"]), str(row["caption"]), grade, reasons, milliseconds, comment)
 
 
 def read_judgements(path: str | Path, *, form: str | None = None) -> Judgements:
@@ -197,8 +197,8 @@ def read_judgements(path: str | Path, *, form: str | None = None) -> Judgements:
     return to_judgements(_majorities(read_answers(path, form=chosen, scale=None)), name=name)
 
 
-def _majorities(given: Iterable[Given]) -> list[Label]:
+def _majorities(answers: Iterable[ImportedAnswer]) -> list[Label]:
     grades: dict[Key, list[int]] = {}
-    for each in given:
+    for each in answers:
         grades.setdefault((each.image, each.caption), []).append(each.grade)
-    return [Label(*key, *majority(found), len(found)) for key, found in grades.items()]
+    return [Label(*key, *majority(pair_grades), len(pair_grades)) for key, pair_grades in grades.items()]

@@ -60,10 +60,10 @@ def bias_of(pooled: Mapping[str, float], full: Mapping[str, float], systems: Seq
             f"scores of {shown(pooled)} and of {shown(full)} for {shown(systems)}: expected the same systems"
         )
     gaps = {name: abs(pooled[name] - full[name]) for name in full}
-    own = [gaps[name] for name in systems]
-    others = [gap for name, gap in gaps.items() if name not in systems]
+    inside = [gaps[name] for name in systems]
+    outside = [gap for name, gap in gaps.items() if name not in systems]
     return Bias(
-        tuple(systems), float(np.mean(list(gaps.values()))), float(np.mean(own)), float(np.mean(others or [np.nan]))
+        tuple(systems), float(np.mean(list(gaps.values()))), float(np.mean(inside)), float(np.mean(outside or [np.nan]))
     )
 
 
@@ -92,13 +92,13 @@ def graded_r_precision(ranking: Ranking, judgements: Judgements) -> float:
     0.25
     """
     matches = judgements.restrict(queries=ranking.queries).counts
-    asked = np.flatnonzero(matches > 0)
-    if not len(asked):
+    with_matches = np.flatnonzero(matches > 0)
+    if not len(with_matches):
         return float("nan")
     _refuse_short(ranking, matches)
-    within = np.minimum(matches[asked], ranking.depth)
-    found = np.cumsum(np.pad(grades_at(ranking, judgements, depth=int(within.max())), ((0, 0), (1, 0))), axis=1)
-    return float((found[asked, within] / matches[asked]).mean())
+    depths = np.minimum(matches[with_matches], ranking.depth)
+    sums = np.cumsum(np.pad(grades_at(ranking, judgements, depth=int(depths.max())), ((0, 0), (1, 0))), axis=1)
+    return float((sums[with_matches, depths] / matches[with_matches]).mean())
 
 
 def _refuse_short(ranking: Ranking, matches: IntArray) -> None:
@@ -106,9 +106,9 @@ def _refuse_short(ranking: Ranking, matches: IntArray) -> None:
     pool = np.inf if ranking.n_candidates is None else ranking.n_candidates
     short = np.flatnonzero(ranking.lengths < np.minimum(matches, pool))
     if len(short):
-        query, many, places = ranking.queries[int(short[0])], matches[short[0]], ranking.lengths[short[0]]
+        query, n_matches, places = ranking.queries[int(short[0])], matches[short[0]], ranking.lengths[short[0]]
         raise TooShort(
-            f"query {query!r} has {many} matches but its list has {places} candidates: expected longer lists"
+            f"query {query!r} has {n_matches} matches but its list has {places} candidates: expected longer lists"
         )
 
 
@@ -117,12 +117,12 @@ def grades_at(ranking: Ranking, judgements: Judgements, *, depth: int) -> FloatA
     aligned = judgements.restrict(queries=ranking.queries, candidates=ranking.candidates)
     lists = np.asarray(ranking.indices[:, :depth], dtype=np.int64)
     width = max(len(ranking.candidates), 1)
-    known = aligned.rows * width + aligned.columns
-    wanted = np.arange(len(lists))[:, None] * width + lists
-    place = np.searchsorted(known, wanted)
-    inside = np.minimum(place, max(len(known) - 1, 0))
-    hit = (lists >= 0) & (place < len(known)) & (known[inside] == wanted if len(known) else False)
-    return np.where(hit, aligned.grades[inside] if len(known) else 0.0, 0.0)
+    judged_cells = aligned.rows * width + aligned.columns
+    ranked_cells = np.arange(len(lists))[:, None] * width + lists
+    place = np.searchsorted(judged_cells, ranked_cells)
+    inside = np.minimum(place, max(len(judged_cells) - 1, 0))
+    hit = (lists >= 0) & (place < len(judged_cells)) & (judged_cells[inside] == ranked_cells if len(judged_cells) else False)
+    return np.where(hit, aligned.grades[inside] if len(judged_cells) else 0.0, 0.0)
 
 
 MEASURES: dict[str, Measure] = {"R@1": graded_recall, "R-Precision": graded_r_precision}
@@ -162,23 +162,23 @@ def biases(
     names = sorted(lists)
     subsets = [chosen for size in range(1, len(names)) for chosen in combinations(names, size)]
     full = _scored(lists, judgements, MEASURES[measure], direction)
-    found = []
+    subset_biases = []
     for number, chosen in enumerate(subsets):
         progress(number, len(subsets))
         part = pooled_by(judgements, proposals, chosen)
-        found.append(bias_of(_scored(lists, part, MEASURES[measure], direction), full, chosen))
-    return found
+        subset_biases.append(bias_of(_scored(lists, part, MEASURES[measure], direction), full, chosen))
+    return subset_biases
 
 
 def _scored(lists: Mapping[str, Ranking], judgements: Judgements, measure: Measure, direction: str) -> dict[str, float]:
-    towards = judgements if direction == "i2t" else judgements.T
-    return {name: 100 * measure(ranking, towards) for name, ranking in lists.items()}
+    truth = judgements if direction == "i2t" else judgements.T
+    return {name: 100 * measure(ranking, truth) for name, ranking in lists.items()}
 
 
-def by_size(found: Iterable[Bias]) -> dict[int, Bias]:
+def by_size(subset_biases: Iterable[Bias]) -> dict[int, Bias]:
     """The mean bias over all subsets of each size: figure E.2 of the paper."""
     groups: dict[int, list[Bias]] = {}
-    for each in found:
+    for each in subset_biases:
         groups.setdefault(len(each.systems), []).append(each)
     return {
         size: Bias((), *(float(np.mean([getattr(b, part) for b in group])) for part in ("overall", "own", "others")))
@@ -189,7 +189,7 @@ def by_size(found: Iterable[Bias]) -> dict[int, Bias]:
 # --- how much the systems differ --------------------------------------------------------------------------------
 
 
-def tau(one: Ranking, other: Ranking, *, depth: int = 25) -> float:
+def tau(one: Ranking, other_ranking: Ranking, *, depth: int = 25) -> float:
     """The mean over queries of Kendall's tau-b between two systems' top ranks.
 
     Computed over all candidates in either list; candidates missing from a list share the rank after its end.
@@ -202,7 +202,7 @@ def tau(one: Ranking, other: Ranking, *, depth: int = 25) -> float:
 
     values = []
     for query in one.queries:
-        first, second = (ranking[query][:depth] for ranking in (one, other))
+        first, second = (ranking[query][:depth] for ranking in (one, other_ranking))
         union = sorted({*first, *second})
         places = [[_place(row, key, depth) for key in union] for row in (first, second)]
         value = kendalltau(*places).statistic
@@ -211,14 +211,14 @@ def tau(one: Ranking, other: Ranking, *, depth: int = 25) -> float:
     return float(np.mean(values)) if values else float("nan")
 
 
-def mean_rank(one: Ranking, other: Ranking, *, depth: int = 25) -> float:
+def mean_rank(one: Ranking, other_ranking: Ranking, *, depth: int = 25) -> float:
     """The mean rank of one system's first answer in another's list; `depth` + 1 if the list does not contain it.
 
     >>> a, b = (Ranking.from_lists({"q": row}, candidates="xyz") for row in (["x", "y"], ["y", "x"]))
     >>> mean_rank(a, b, depth=2)
     2.0
     """
-    ranks = [_place(other[query][:depth], one[query][0], depth) for query in one.queries]
+    ranks = [_place(other_ranking[query][:depth], one[query][0], depth) for query in one.queries]
     return float(np.mean(ranks))
 
 
@@ -229,20 +229,20 @@ def _place(row: Sequence[str], key: str, depth: int) -> int:
 def diversity(lists: Mapping[str, Ranking], *, depth: int = 25) -> dict[tuple[str, str], tuple[float, float]]:
     """Tau-b and mean rank for every pair of systems, in both orders (the mean rank depends on the order)."""
     taus = {pair: tau(lists[pair[0]], lists[pair[1]], depth=depth) for pair in combinations(lists, 2)}
-    both = {**taus, **{(b, a): value for (a, b), value in taus.items()}}
-    return {pair: (value, mean_rank(lists[pair[0]], lists[pair[1]], depth=depth)) for pair, value in both.items()}
+    both_orders = {**taus, **{(b, a): value for (a, b), value in taus.items()}}
+    return {pair: (value, mean_rank(lists[pair[0]], lists[pair[1]], depth=depth)) for pair, value in both_orders.items()}
 
 
 def lists_from(proposals: Iterable[Proposal], direction: str) -> dict[str, Ranking]:
     """The systems' lists, as deep as they are stored."""
-    found: dict[str, dict[str, dict[int, str]]] = {}
+    ranks: dict[str, dict[str, dict[int, str]]] = {}
     candidates: dict[str, None] = {}
     for p in proposals:
         if p.direction == direction:
-            query, other = (p.image, p.caption) if direction == "i2t" else (p.caption, p.image)
-            found.setdefault(p.system, {}).setdefault(query, {})[p.rank] = other
-            candidates[other] = None
+            query, candidate = (p.image, p.caption) if direction == "i2t" else (p.caption, p.image)
+            ranks.setdefault(p.system, {}).setdefault(query, {})[p.rank] = candidate
+            candidates[candidate] = None
     return {
         name: Ranking.from_lists({q: [row[r] for r in sorted(row)] for q, row in lists.items()}, candidates=candidates)
-        for name, lists in found.items()
+        for name, lists in ranks.items()
     }

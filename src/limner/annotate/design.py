@@ -105,34 +105,34 @@ def plan(
         The plan for each direction.
     """
     progress = as_progress(progress)
-    wanted = plannable(measures, half_width, budget)
+    planned_measures = plannable(measures, half_width, budget)
     if not systems:
         raise LimnerError("no system to plan for: expected at least one")
     chosen = ("i2t", "t2i") if direction is None else (direction,)
     listed = progress.step(f"ranking with {len(systems)} systems", "systems", total=len(systems))
-    keep_study(store, collection, systems, wanted, chosen, half_width, progress=listed)
-    told, found = progress.step("drawing the sample", "directions", main=True), []
-    for number, towards in enumerate(chosen):
-        told(number, len(chosen))
+    keep_study(store, collection, systems, planned_measures, chosen, half_width, progress=listed)
+    stage, plans = progress.step("drawing the sample", "directions", main=True), []
+    for number, side in enumerate(chosen):
+        stage(number, len(chosen))
         share = None if budget is None else budget // len(chosen)
-        study = _study(store, collection, systems, wanted, towards, judge, strata, half_width, share)
-        made = _extended(store, study, half_width, share, replication, seconds, seed)
-        notes = _cheaper(collection, systems, wanted, towards, half_width) if made.unit == LEVEL else []
-        if judge is not None and made.unit == LEVEL:
+        study = _study(store, collection, systems, planned_measures, side, judge, strata, half_width, share)
+        planned = _extended(store, study, half_width, share, replication, seconds, seed)
+        notes = _partial_plan_note(collection, systems, planned_measures, side, half_width) if planned.unit == LEVEL else []
+        if judge is not None and planned.unit == LEVEL:
             notes.append("the judge is not used: a measure here needs all matches of a query")
-        found.append(replace(made, notes=tuple(notes)))
-    return found
+        plans.append(replace(planned, notes=tuple(notes)))
+    return plans
 
 
 def plannable(
     measures: str | Iterable[str | Measure], half_width: float = 2.0, budget: int | None = None
 ) -> tuple[Measure, ...]:
     """The measures of a plan; refuses those that cannot be estimated, a half-width or a budget that is not above 0."""
-    wanted = parse(measures)
-    unit_of(wanted)
+    parsed = parse(measures)
+    unit_of(parsed)
     if not half_width > 0 or (budget is not None and budget < 1):
         raise LimnerError(f"half-width {half_width:g}, budget {budget}: expected numbers above 0")
-    return wanted
+    return parsed
 
 
 @dataclass(frozen=True)
@@ -182,31 +182,31 @@ def _study(
 ) -> _Study:
     settings = {"measures": [str(m) for m in measures], "systems": sorted(systems), "strata": strata}
     settings["judge"] = None if judge is None else judge.name
-    known = collection.judged("pairs", direction)
+    judgements = collection.judged("pairs", direction)
     if unit_of(measures) == LEVEL:
         return _of_levels(store, collection, systems, measures, direction, {**settings, "judge": None}, budget)
     depth = max(m.k or 1 for m in measures)
     lists = {name: lists_of(each, depth=depth)[direction] for name, each in systems.items()}
-    made = _designed(store, direction, settings)
-    if made is None:
-        found = frame(lists, known, measures)
-        if not found.units:
+    design = _designed(store, direction, settings)
+    if design is None:
+        sampling_frame = frame(lists, judgements, measures)
+        if not sampling_frame.units:
             raise LimnerError(f"{direction}: nothing to label; the given positives already decide every query")
         queries = len(next(iter(lists.values())).queries)
-        units = _units(found, direction, judge, _strata(found, queries, strata, half_width, budget))
-        made = _new(store, direction, unit_of(measures), settings, queries, units)
-    domains = {f"{n} {m}": _domain(made, ranking, known, m) for n, ranking in lists.items() for m in measures}
-    believed = None if judge is None else np.array([u.score for u in made.units], dtype=np.float64)
-    codes = np.array([u.stratum for u in made.units])
-    size, labelled = np.bincount(codes), unit_values(store, made)
-    spread = spread_of(codes, size, labelled, believed)
+        units = _units(sampling_frame, direction, judge, _strata(sampling_frame, queries, strata, half_width, budget))
+        design = _new(store, direction, unit_of(measures), settings, queries, units)
+    domains = {f"{n} {m}": _domain(design, ranking, judgements, m) for n, ranking in lists.items() for m in measures}
+    predictions = None if judge is None else np.array([u.score for u in design.units], dtype=np.float64)
+    codes = np.array([u.stratum for u in design.units])
+    size, labelled = np.bincount(codes), unit_values(store, design)
+    spread = spread_of(codes, size, labelled, predictions)
     alone = None if judge is None else np.full(len(size), 0.5)
-    costs = np.bincount(codes, weights=[len(u.candidates) for u in made.units]) / size
-    least = np.full(len(size), float(PILOT))
-    return _Study(made, collection.judgements, known, domains, spread, alone, costs, PILOT, least, bool(labelled))
+    costs = np.bincount(codes, weights=[len(u.candidates) for u in design.units]) / size
+    minimum = np.full(len(size), float(PILOT))
+    return _Study(design, collection.judgements, judgements, domains, spread, alone, costs, PILOT, minimum, bool(labelled))
 
 
-def _cheaper(
+def _partial_plan_note(
     collection: Collection,
     systems: Mapping[str, Lists],
     measures: tuple[Measure, ...],
@@ -217,18 +217,18 @@ def _cheaper(
     part = tuple(m for m in measures if unit_of([m]) != LEVEL)
     if not part:
         return []
-    known = collection.judged("pairs", direction)
+    judgements = collection.judged("pairs", direction)
     lists = {n: lists_of(each, depth=max(m.k or 1 for m in part))[direction] for n, each in systems.items()}
-    found = frame(lists, known, part)
+    sampling_frame = frame(lists, judgements, part)
     names, labels = ", ".join(map(str, part)), 0
-    if found.units:
-        units = tuple(Unit(query, candidates, 0) for query, candidates in found.units)
-        made = Design(0, direction, unit_of(part), {}, len(known.queries), units, ())
-        domains = {f"{n} {m}": _domain(made, ranking, known, m) for n, ranking in lists.items() for m in part}
+    if sampling_frame.units:
+        units = tuple(Unit(query, candidates, 0) for query, candidates in sampling_frame.units)
+        design = Design(0, direction, unit_of(part), {}, len(judgements.queries), units, ())
+        domains = {f"{n} {m}": _domain(design, ranking, judgements, m) for n, ranking in lists.items() for m in part}
         spread, costs = np.array([0.5]), np.array([np.mean([len(u.candidates) for u in units])])
-        least = np.full(1, float(PILOT))
-        study = _Study(made, collection.judgements, known, domains, spread, None, costs, PILOT, least, answered=False)
-        labels = int(np.ceil(float(_wanted(study, spread, half_width / 100) @ costs)))
+        minimum = np.full(1, float(PILOT))
+        study = _Study(design, collection.judgements, judgements, domains, spread, None, costs, PILOT, minimum, answered=False)
+        labels = int(np.ceil(float(_units_needed(study, spread, half_width / 100) @ costs)))
     return [
         f"{names} alone would need about {labels:,} labels: plan this without the other measures, in a store of its own"
     ]
@@ -246,13 +246,13 @@ def _new(
     return next(d for d in designs(store) if d.id == number)
 
 
-def _strata(found: SamplingFrame, queries: int, wanted: int, half_width: float, budget: int | None) -> int:
+def _strata(sampling_frame: SamplingFrame, queries: int, strata: int, half_width: float, budget: int | None) -> int:
     """The number of strata for the number of units that the half-width needs or the budget allows."""
-    each = float(np.mean([len(c) for _, c in found.units]))
-    free = (Z * 0.5 * min(len(found.units) / queries, 1.0)) ** 2
-    number = free / ((half_width / 100) ** 2 + free / len(found.units))
+    each = float(np.mean([len(c) for _, c in sampling_frame.units]))
+    free = (Z * 0.5 * min(len(sampling_frame.units) / queries, 1.0)) ** 2
+    number = free / ((half_width / 100) ** 2 + free / len(sampling_frame.units))
     number = number if budget is None else min(number, budget / each)
-    return strata_for(number, len(found.units), wanted)
+    return strata_for(number, len(sampling_frame.units), strata)
 
 
 def _of_levels(
@@ -265,58 +265,58 @@ def _of_levels(
     budget: int | None,
 ) -> _Study:
     """The study of measures that need all matches of a query."""
-    known = levels.with_positives(collection.judged("pairs", direction))
-    sources = {n: _towards(each, direction) for n, each in systems.items()}
-    made = _designed(store, direction, settings)
-    if made is None:
+    judgements = levels.with_positives(collection.judged("pairs", direction))
+    sources = {n: _in_direction(each, direction) for n, each in systems.items()}
+    design = _designed(store, direction, settings)
+    if design is None:
         lists = {n: each.top(levels.depth_of(measures)) for n, each in sources.items()}
-        upper = levels.levels(lists, known)
-        levels.refuse_small(budget, levels.costs(upper, known), direction)
-        made = _new(store, direction, LEVEL, settings, len(known.queries), levels.units_of(upper, known))
-    codes = np.array([u.stratum for u in made.units])
-    labelled = sorted(unit_values(store, made))
-    said = human_labels(store)
-    found = {n: levels.before_and_after(each, made, labelled, known, said, measures) for n, each in sources.items()}
+        upper = levels.levels(lists, judgements)
+        levels.refuse_small(budget, levels.costs(upper, judgements), direction)
+        design = _new(store, direction, LEVEL, settings, len(judgements.queries), levels.units_of(upper, judgements))
+    codes = np.array([u.stratum for u in design.units])
+    labelled = sorted(unit_values(store, design))
+    labels = human_labels(store)
+    steps = {n: levels.before_and_after(each, design, labelled, judgements, labels, measures) for n, each in sources.items()}
     strata = int(codes.max()) + 1
-    spread = levels.spread([step for each in found.values() for step in each.values()], codes, strata)
+    spread = levels.spread([step for each in steps.values() for step in each.values()], codes, strata)
     domains = {f"{n} {m}": (np.ones(len(codes)), float(strata)) for n in sources for m in measures}
-    many = len(known.queries)
-    upper = [[u.candidates for u in made.units[start : start + many]] for start in range(0, (strata - 1) * many, many)]
-    costs = levels.costs(upper, known)
-    pilot, least = levels.LEAST, levels.smallest(costs)
-    return _Study(made, collection.judgements, known, domains, spread, None, costs, pilot, least, bool(labelled))
+    n_queries = len(judgements.queries)
+    upper = [[u.candidates for u in design.units[start : start + n_queries]] for start in range(0, (strata - 1) * n_queries, n_queries)]
+    costs = levels.costs(upper, judgements)
+    pilot, minimum = levels.LEAST, levels.smallest(costs)
+    return _Study(design, collection.judgements, judgements, domains, spread, None, costs, pilot, minimum, bool(labelled))
 
 
-def _towards(system: Lists, direction: str) -> Scores | Ranking:
+def _in_direction(system: Lists, direction: str) -> Scores | Ranking:
     """Scores or lists of a system in one direction."""
     return system[direction] if isinstance(system, Mapping) else system if direction == "i2t" else system.T
 
 
-def _units(found: SamplingFrame, direction: str, judge: Judge | None, strata: int) -> list[Unit]:
-    drafts = [Unit(query, candidates, 0) for query, candidates in found.units]
-    scores = None if judge is None else _believed(judge, drafts, direction)
-    codes = cut(found.deeper, scores, strata)
-    said = [None] * len(drafts) if scores is None else scores.tolist()
-    return [Unit(u.query, u.candidates, int(h), s) for u, h, s in zip(drafts, codes, said, strict=True)]
+def _units(sampling_frame: SamplingFrame, direction: str, judge: Judge | None, strata: int) -> list[Unit]:
+    drafts = [Unit(query, candidates, 0) for query, candidates in sampling_frame.units]
+    scores = None if judge is None else _unit_predictions(judge, drafts, direction)
+    codes = cut(sampling_frame.deeper, scores, strata)
+    predictions = [None] * len(drafts) if scores is None else scores.tolist()
+    return [Unit(u.query, u.candidates, int(h), s) for u, h, s in zip(drafts, codes, predictions, strict=True)]
 
 
-def _believed(judge: Judge, units: Sequence[Unit], direction: str) -> FloatArray:
+def _unit_predictions(judge: Judge, units: Sequence[Unit], direction: str) -> FloatArray:
     """The judge's prediction for each unit: the highest prediction of its pairs."""
     pairs = [pair for unit in units for pair in unit.pairs(direction)]
-    said = np.asarray(judge.probabilities(pairs), dtype=np.float64)
-    if said.shape != (len(pairs),) or not np.isfinite(said).all():
+    predictions = np.asarray(judge.probabilities(pairs), dtype=np.float64)
+    if predictions.shape != (len(pairs),) or not np.isfinite(predictions).all():
         raise LimnerError(f"judge {judge.name!r}: expected {len(pairs)} finite numbers, one for each pair")
     ends = np.cumsum([0, *(len(u.candidates) for u in units)])
-    return np.asarray(np.maximum.reduceat(said, ends[:-1]))
+    return np.asarray(np.maximum.reduceat(predictions, ends[:-1]))
 
 
-def _domain(made: Design, ranking: Ranking, known: Judgements, measure: Measure) -> tuple[FloatArray, float]:
+def _domain(design: Design, ranking: Ranking, judgements: Judgements, measure: Measure) -> tuple[FloatArray, float]:
     """The units that this system's measure depends on, and their total weight in the measure."""
-    counted = levels.has_positive(ranking.queries, known)
+    counted = levels.has_positive(ranking.queries, judgements)
     queries = {ranking.queries[row] for row in np.flatnonzero(counted).tolist()}
-    asked = {query: each for query, each in needed(ranking, known, measure).items() if query in queries}
-    inside = np.array([not set(asked.get(u.query, ())).isdisjoint(u.candidates) for u in made.units], dtype=np.float64)
-    per_query = (measure.k or 1) if measure.kind.decided_by == "each" and made.unit == "pair" else 1
+    open_candidates = {query: each for query, each in needed(ranking, judgements, measure).items() if query in queries}
+    inside = np.array([not set(open_candidates.get(u.query, ())).isdisjoint(u.candidates) for u in design.units], dtype=np.float64)
+    per_query = (measure.k or 1) if measure.kind.decided_by == "each" and design.unit == "pair" else 1
     return inside, float(inside.sum()) / (len(queries) * per_query)
 
 
@@ -330,39 +330,39 @@ def _extended(
     seed: int,
 ) -> Planned:
     """Draws the missing number of units, and creates tasks for their pairs."""
-    made, codes, before = study.design, study.codes, study.design.drawn
+    design, codes, before = study.design, study.codes, study.design.drawn
     size = np.bincount(codes)
-    wanted = _wanted(study, study.spread, half_width / 100)
-    number = max(min(int(np.ceil(wanted.sum())), len(codes)) - len(before), 0)
+    target = _units_needed(study, study.spread, half_width / 100)
+    number = max(min(int(np.ceil(target.sum())), len(codes)) - len(before), 0)
     paid = number if budget is None else min(number, int(budget / study.costs.mean()))
-    if made.unit == LEVEL:
-        shares = _missing(wanted, np.bincount(codes[before], minlength=len(size)) if before else study.pilot)
+    if design.unit == LEVEL:
+        shares = _missing(target, np.bincount(codes[before], minlength=len(size)) if before else study.pilot)
     else:
-        shares = shares_of(wanted, size, paid, answered=study.answered)
-    seed_now = seed + len(made.shares)
-    found = draw(codes, number, shares=shares, pilot=0 if before else study.pilot, before=before, seed=seed_now)
-    kept = _within(study, found, budget)
-    made = _filled(store, study, found.units[:kept].tolist())
-    pairs = zip(found.units[:kept].tolist(), found.probabilities[:kept].tolist(), strict=True)
-    add_phase(store, made.id, pairs, shares=shares.tolist(), seed=seed_now)
-    drawn = [*before, *found.units[:kept].tolist()]
-    asked = ask(store, made, study.given, drawn[len(before) :], replication, seed)
+        shares = shares_of(target, size, paid, answered=study.answered)
+    seed_now = seed + len(design.shares)
+    sample = draw(codes, number, shares=shares, pilot=0 if before else study.pilot, before=before, seed=seed_now)
+    n_units = _affordable(study, sample, budget)
+    design = _filled(store, study, sample.units[:n_units].tolist())
+    pairs = zip(sample.units[:n_units].tolist(), sample.probabilities[:n_units].tolist(), strict=True)
+    add_phase(store, design.id, pairs, shares=shares.tolist(), seed=seed_now)
+    drawn = [*before, *sample.units[:n_units].tolist()]
+    n_labels = ask(store, design, study.given, drawn[len(before) :], replication, seed)
     counts = np.bincount(codes[drawn], minlength=len(size))
     expected = {
         n: 100 * expected_half_width(share, inside, study.spread, codes, counts)
         for n, (inside, share) in study.domains.items()
     }
     alone = _without_judge(study, counts, expected)
-    hours, strata = asked * replication * seconds / 3600, tuple(size.tolist())
+    hours, strata = n_labels * replication * seconds / 3600, tuple(size.tolist())
     return Planned(
-        made.id, made.direction, made.unit, made.queries, len(codes), strata, len(drawn), asked, hours, expected, alone
+        design.id, design.direction, design.unit, design.queries, len(codes), strata, len(drawn), n_labels, hours, expected, alone
     )
 
 
-def _missing(wanted: FloatArray, held: IntArray | int) -> FloatArray:
+def _missing(target: FloatArray, drawn: IntArray | int) -> FloatArray:
     """The share of each level in what is missing; in what is wanted if nothing is."""
-    rest = np.maximum(wanted - held, 0)
-    return np.asarray(rest / rest.sum() if rest.any() else wanted / wanted.sum())
+    missing = np.maximum(target - drawn, 0)
+    return np.asarray(missing / missing.sum() if missing.any() else target / target.sum())
 
 
 def _without_judge(study: _Study, counts: IntArray, expected: Mapping[str, float]) -> int | None:
@@ -375,35 +375,35 @@ def _without_judge(study: _Study, counts: IntArray, expected: Mapping[str, float
     return min(int(np.ceil(counts.sum() * ratio**2)), len(study.codes))
 
 
-def _within(study: _Study, found: Drawn, budget: int | None) -> int:
+def _affordable(study: _Study, sample: Drawn, budget: int | None) -> int:
     """The number of drawn units within the budget."""
     if budget is None:
-        return len(found)
-    spent = np.cumsum(study.costs[study.codes[found.units]])
+        return len(sample)
+    spent = np.cumsum(study.costs[study.codes[sample.units]])
     return int(np.searchsorted(spent, budget * (1 + 1e-9), side="right"))
 
 
-def _wanted(study: _Study, spread: FloatArray, half: float) -> FloatArray:
+def _units_needed(study: _Study, spread: FloatArray, half: float) -> FloatArray:
     """Units per stratum needed for this half-width, for every measure of every system.
 
     For a domain with strata of weight W: `min(N, f W S / sqrt(c))` units from each (Cochran 1977, 5.5), with the
     smallest sufficient factor f; if a stratum also contains other units, proportionally more are drawn.
     """
     size = np.bincount(study.codes)
-    root, most = np.sqrt(np.maximum(study.costs, 1)), np.zeros(len(size))
+    root, largest = np.sqrt(np.maximum(study.costs, 1)), np.zeros(len(size))
     for inside, share in study.domains.values():
-        own = np.bincount(study.codes, weights=inside, minlength=len(size)).astype(np.float64)
-        if own.sum():
-            part = enough(own, spread, own * spread / root, (half / (Z * share)) ** 2)
-            most = np.maximum(most, np.divide(part * size, own, out=np.zeros_like(part), where=own > 0))
-    return np.minimum(np.maximum(most, study.least), size)
+        relevant = np.bincount(study.codes, weights=inside, minlength=len(size)).astype(np.float64)
+        if relevant.sum():
+            part = enough(relevant, spread, relevant * spread / root, (half / (Z * share)) ** 2)
+            largest = np.maximum(largest, np.divide(part * size, relevant, out=np.zeros_like(part), where=relevant > 0))
+    return np.minimum(np.maximum(largest, study.least), size)
 
 
 def _filled(store: Store, study: _Study, units: Sequence[int]) -> Design:
     """The design with the pairs of all drawn units; units of the last level contain the whole pool of a query."""
-    made = study.design
-    empty = {n: levels.whole(study.known, made.units[n].query) for n in units if not made.units[n].candidates}
-    if not empty or made.unit != LEVEL:
-        return made
-    fill_units(store, made.id, empty)
-    return next(d for d in designs(store) if d.id == made.id)
+    design = study.design
+    empty = {n: levels.all_candidates(study.known, design.units[n].query) for n in units if not design.units[n].candidates}
+    if not empty or design.unit != LEVEL:
+        return design
+    fill_units(store, design.id, empty)
+    return next(d for d in designs(store) if d.id == design.id)

@@ -110,26 +110,26 @@ class EndpointJudge:
     def ask(self, pair: Key) -> float:
         """The model's probability for one pair."""
         body = json.dumps(self._request(pair)).encode()
-        said = ""
+        reason = ""
         for number in range(self.tries):
             if number:
                 self.sleep(self.wait * 2 ** (number - 1))
             began = self.clock()
             try:
-                return self._read(_within(self.timeout, lambda: self._sent(body)))
+                return self._read(_with_timeout(self.timeout, lambda: self._sent(body)))
             except _Later as error:
-                said = str(error)
+                reason = str(error)
                 self.sleep(error.seconds)
             except NoAnswer as error:
-                said = str(error)
+                reason = str(error)
             finally:
                 self.spent.requests += 1
                 took = self.clock() - began
-                rest = max(60 / self.per_minute - took, 0.0)
-                self.sleep(rest)
-                self.spent.seconds += took + rest
+                pause = max(60 / self.per_minute - took, 0.0)
+                self.sleep(pause)
+                self.spent.seconds += took + pause
         self.spent.failed += 1
-        raise NoAnswer(f"image {pair[0]!r}, caption {pair[1]!r}: no answer in {self.tries} tries ({self._clean(said)})")
+        raise NoAnswer(f"image {pair[0]!r}, caption {pair[1]!r}: no answer in {self.tries} tries ({self._clean(reason)})")
 
     def _request(self, pair: Key) -> dict[str, object]:
         images, texts = self.collection.images, self.collection.texts
@@ -138,12 +138,12 @@ class EndpointJudge:
         image.thumbnail((_SIDE, _SIDE))
         out = io.BytesIO()
         image.save(out, "JPEG", quality=85)
-        shown = "data:image/jpeg;base64," + base64.b64encode(out.getvalue()).decode()
-        asked = [
-            {"type": "image_url", "image_url": {"url": shown}},
+        url = "data:image/jpeg;base64," + base64.b64encode(out.getvalue()).decode()
+        content = [
+            {"type": "image_url", "image_url": {"url": url}},
             {"type": "text", "text": f"The caption, as a JSON string: {json.dumps(caption)}"},
         ]
-        messages = [{"role": "system", "content": QUESTION}, {"role": "user", "content": asked}]
+        messages = [{"role": "system", "content": QUESTION}, {"role": "user", "content": content}]
         return {"model": self.model, "messages": messages, "temperature": 0, "max_tokens": 20}
 
     def _sent(self, body: bytes) -> str:
@@ -173,8 +173,8 @@ class EndpointJudge:
             self.spent.tokens += int((reply.get("usage") or {}).get("total_tokens") or 0)
             content = str(reply["choices"][0]["message"]["content"]).strip()
             fenced = re.fullmatch(r"```(?:json)?\s*(\{.*\})\s*```", content, re.DOTALL)
-            found = json.loads(fenced[1] if fenced else content)
-            value = found["match"]
+            parsed = json.loads(fenced[1] if fenced else content)
+            value = parsed["match"]
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
             raise NoAnswer('the answer is not of the form {"match": p}') from None
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
@@ -190,12 +190,12 @@ class EndpointJudge:
 class _Later(LimnerError):
     """Retry after this many seconds."""
 
-    def __init__(self, what: str, seconds: float) -> None:
-        super().__init__(what)
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
         self.seconds = seconds
 
 
-def _within(seconds: float, work: Callable[[], str]) -> str:
+def _with_timeout(seconds: float, work: Callable[[], str]) -> str:
     """The result of some work; refused if it takes longer, and then the work is left to itself.
 
     A timeout of a socket is one for each read, and a server that drips its answer never reaches it.
@@ -254,23 +254,23 @@ def ask_all(
         The numbers of existing, new and failed answers, the reason for the last failure, and the judge's cost.
     """
     progress = as_progress(progress)
-    known = machine_answers(store, judge.name)
-    wanted = [pair for pair in dict.fromkeys(pairs) if pair not in known]
+    answered = machine_answers(store, judge.name)
+    unanswered = [pair for pair in dict.fromkeys(pairs) if pair not in answered]
     tally = _Tally()
-    for start in range(0, len(wanted), batch):
-        found: dict[Key, float] = {}
+    for start in range(0, len(unanswered), batch):
+        batch_answers: dict[Key, float] = {}
         try:
-            for pair, said in _asked(judge, wanted[start : start + batch], tally):
-                found[pair] = said
-                progress(start + len(found), len(wanted))
+            for pair, probability in _each_answer(judge, unanswered[start : start + batch], tally):
+                batch_answers[pair] = probability
+                progress(start + len(batch_answers), len(unanswered))
         finally:  # also if the run is interrupted: these answers were paid for
-            tally.new += add_machine_answers(store, judge.name, found) if found else 0
+            tally.new += add_machine_answers(store, judge.name, batch_answers) if batch_answers else 0
         if tally.in_a_row >= GIVE_UP:
             raise LimnerError(
                 f"{judge.name}: {tally.in_a_row} pairs in a row without an answer, so it stops ({tally.why}); "
                 f"{tally.new:,} new answers are kept; when the judge answers again, start once more to go on"
             )
-    return {"before": len(known), "new": tally.new, "failed": tally.failed, "why": tally.why, **_cost(judge)}
+    return {"before": len(answered), "new": tally.new, "failed": tally.failed, "why": tally.why, **_cost(judge)}
 
 
 @dataclass
@@ -295,18 +295,18 @@ def _cost(judge: object) -> dict[str, object]:
     return {"requests": spent.requests, "tokens": spent.tokens, "seconds": spent.seconds, "per_minute": rate}
 
 
-def _asked(judge: Any, pairs: Sequence[Key], tally: _Tally) -> Iterator[tuple[Key, float]]:
+def _each_answer(judge: Any, pairs: Sequence[Key], tally: _Tally) -> Iterator[tuple[Key, float]]:
     """The answers one by one, with a tally of unanswered pairs."""
     if not hasattr(judge, "ask"):
         yield from zip(pairs, np.clip(judge.probabilities(pairs), 0, 1).tolist(), strict=True)
         return
     for pair in pairs:
         try:
-            said = judge.ask(pair)
+            probability = judge.ask(pair)
         except NoAnswer as error:
             tally.miss(str(error))
             if tally.in_a_row >= GIVE_UP:
                 return
             continue
         tally.in_a_row = 0
-        yield pair, said
+        yield pair, probability

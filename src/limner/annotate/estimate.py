@@ -67,17 +67,17 @@ class Predicted:
         if scores is None and signs is None:
             return None
         side = np.ones(len(matter)) if signs is None else signs
-        own = [] if signs is None else [side]
-        own += [] if scores is None else [side * scores[matter]]
-        found, here = np.column_stack(own), codes[matter]
-        strata, order = int(codes.max()) + 1, np.abs(found[:, -1])
-        every = np.zeros((len(codes), len(own)))
-        every[matter] = found
-        means, corners = np.zeros((strata, len(own))), np.zeros((strata, 4, len(own)))
-        for h in np.unique(here).tolist():
-            mine = [np.flatnonzero((here == h) & (side == sign)) for sign in (1.0, -1.0)]
-            ends = [part[end(order[part])] for part in mine if len(part) for end in (np.argmin, np.argmax)]
-            means[h], corners[h] = found[here == h].mean(axis=0), found[np.resize(ends, 4)]
+        columns = [] if signs is None else [side]
+        columns += [] if scores is None else [side * scores[matter]]
+        predictors, stratum_of = np.column_stack(columns), codes[matter]
+        strata, order = int(codes.max()) + 1, np.abs(predictors[:, -1])
+        every = np.zeros((len(codes), len(columns)))
+        every[matter] = predictors
+        means, corners = np.zeros((strata, len(columns))), np.zeros((strata, 4, len(columns)))
+        for h in np.unique(stratum_of).tolist():
+            by_side = [np.flatnonzero((stratum_of == h) & (side == sign)) for sign in (1.0, -1.0)]
+            ends = [part[end(order[part])] for part in by_side if len(part) for end in (np.argmin, np.argmax)]
+            means[h], corners[h] = predictors[stratum_of == h].mean(axis=0), predictors[np.resize(ends, 4)]
         return cls(every, means, corners)
 
 
@@ -124,32 +124,32 @@ def estimates(
 
     Returns: The estimates, and notes.
     """
-    found: list[Estimated] = []
+    estimated: list[Estimated] = []
     notes: list[str] = []
-    given = answers(store)
+    collected = answers(store)
     for direction, source in sources.items():
-        sample = read_sample(store, collection, direction, given)
+        sample = read_sample(store, collection, direction, collected)
         if sample is None:
             notes.append(f"estimated ({direction}): no design in the store; make one with 'limner annotate plan'")
             continue
         planned = [Measure.parse(m) for m in sample.design.settings["measures"]]
-        wanted = [m for m in planned if measures is None or m in measures] or planned
+        chosen = [m for m in planned if measures is None or m in measures] or planned
         if sample.design.unit == LEVEL:
-            found += _by_levels(sample, source, wanted, mode, level)
+            estimated += _by_levels(sample, source, chosen, mode, level)
         else:
             ranking = _lists(source, max(m.k or 1 for m in planned))
-            found += [_estimated(sample, ranking, m, mode, level) for m in wanted]
-        notes += notes_of(sample, [e for e in found if e.direction == direction], mode)
-        notes += _left_out(sample, source, wanted, mode, level)
-        labels = quality(given, collection, sample.design, sample.units, sample.said, level)
+            estimated += [_estimated(sample, ranking, m, mode, level) for m in chosen]
+        notes += notes_of(sample, [e for e in estimated if e.direction == direction], mode)
+        notes += _left_out(sample, source, chosen, mode, level)
+        labels = quality(collected, collection, sample.design, sample.units, sample.said, level)
         notes += [f"estimated ({direction}): {line}" for line in str(labels).splitlines()]
-    return found, notes + ([agreement_words(people_agree(given))] if found else [])
+    return estimated, notes + ([agreement_words(people_agree(collected))] if estimated else [])
 
 
 def difference(
     store: Store,
     one: object,
-    other: object,
+    rival: object,
     collection: Collection,
     measure: str | Measure,
     *,
@@ -174,11 +174,11 @@ def difference(
         raise LimnerError(f"{direction}: no design in the store; make one with 'limner annotate plan'")
     chosen = Measure.parse(measure)
     if sample.design.unit == LEVEL:
-        first, second = (_steps(sample, each, [chosen])[chosen] for each in (one, other))
-        apart = {n: (a - c, b - d) for (n, (a, b)), (c, d) in zip(first[1].items(), second[1].values(), strict=True)}
-        return _chained(sample, apart, first[0] - second[0], (-1.0, 1.0), mode, level)
+        first, second = (_steps(sample, each, [chosen])[chosen] for each in (one, rival))
+        differences = {n: (a - c, b - d) for (n, (a, b)), (c, d) in zip(first[1].items(), second[1].values(), strict=True)}
+        return _chained(sample, differences, first[0] - second[0], (-1.0, 1.0), mode, level)
     depth = chosen.k or 1
-    return _solved(sample, _sought(sample, _lists(one, depth), chosen, _lists(other, depth)), mode, level)
+    return _solved(sample, _sought(sample, _lists(one, depth), chosen, _lists(rival, depth)), mode, level)
 
 
 def label_quality(store: Store, collection: Collection, *, direction: str, level: float = 0.95) -> LabelQuality:
@@ -190,10 +190,10 @@ def label_quality(store: Store, collection: Collection, *, direction: str, level
         direction: "i2t" or "t2i".
         level: Coverage of the intervals.
     """
-    given = answers(store)
-    sample = read_sample(store, collection, direction, given)
-    made, units, said = (sample.design, sample.units, sample.said) if sample else (None, (), {})
-    return quality(given, collection, made, units, said, level)
+    collected = answers(store)
+    sample = read_sample(store, collection, direction, collected)
+    design, units, labels = (sample.design, sample.units, sample.said) if sample else (None, (), {})
+    return quality(collected, collection, design, units, labels, level)
 
 
 def _lists(source: Any, depth: int) -> Ranking:
@@ -206,10 +206,10 @@ def _lists(source: Any, depth: int) -> Ranking:
 def _estimated(sample: Sample, ranking: Ranking, measure: Measure, mode: str, level: float) -> Estimated:
     sought = _sought(sample, ranking, measure)
     counted = _counted(sample, ranking)
-    given = float(values(ranking, sample.known, measure)[counted].mean())
+    judged_value = float(values(ranking, sample.known, measure)[counted].mean())
     number = _solved(sample, sought, mode, level)
     return Estimated(
-        sample.design.direction, measure, number, int(counted.sum()), sample.labels, given, sought.outside,
+        sample.design.direction, measure, number, int(counted.sum()), sample.labels, judged_value, sought.outside,
         int((~counted).sum()),
     )  # fmt: skip
 
@@ -239,32 +239,32 @@ def _left_out(sample: Sample, source: Any, measures: Sequence[Measure], mode: st
     deepest = max(measures, key=lambda m: (m.kind.hit, m.k or 1))
     with_match = int(np.ceil(sizes[1] * ends[deepest][1].low - 1e-6))
     ranges = []
-    for measure, (known, rest) in ends.items():
-        low, high = (measure.show(end) for end in over_all(known, rest, sizes))
+    for measure, (matched, unmatched) in ends.items():
+        low, high = (measure.show(end) for end in over_all(matched, unmatched, sizes))
         ranges.append(f"{measure} is between {low} and {high}")
     return left_out_note(sample, sizes, with_match, deepest.k or 1, ranges, level)
 
 
 def _by_levels(sample: Sample, source: object, measures: Sequence[Measure], mode: str, level: float) -> list[Estimated]:
     """Estimates of the measures from a design of levels."""
-    found = []
-    for measure, (given, seen) in _steps(sample, source, measures).items():
-        number = _chained(sample, seen, given, (0.0, 1.0), mode, level)
-        about = sample.design.direction, measure, number, sample.design.queries, sample.labels, given
-        found.append(Estimated(*about, left_out=sample.left_out))
-    return found
+    estimated = []
+    for measure, (start, steps) in _steps(sample, source, measures).items():
+        number = _chained(sample, steps, start, (0.0, 1.0), mode, level)
+        about = sample.design.direction, measure, number, sample.design.queries, sample.labels, start
+        estimated.append(Estimated(*about, left_out=sample.left_out))
+    return estimated
 
 
 def _steps(sample: Sample, source: Any, measures: Sequence[Measure]) -> dict[Measure, tuple[float, levels.Steps]]:
     """Each measure under the given positives, and of each labelled unit's query without and with its labels."""
-    known = levels.with_positives(sample.known)
-    given = levels.given_values(source, known, measures)
-    seen = levels.before_and_after(source, sample.design, sample.units, known, sample.said, measures)
-    return {measure: (given[measure], seen[measure]) for measure in measures}
+    judgements = levels.with_positives(sample.known)
+    starts = levels.given_values(source, judgements, measures)
+    steps = levels.before_and_after(source, sample.design, sample.units, judgements, sample.said, measures)
+    return {measure: (starts[measure], steps[measure]) for measure in measures}
 
 
 def _chained(
-    sample: Sample, seen: levels.Steps, given: float, bounds: tuple[float, float], mode: str, level: float
+    sample: Sample, steps: levels.Steps, start: float, bounds: tuple[float, float], mode: str, level: float
 ) -> Estimate:
     """The mean with all labels, predicted level by level from the known value."""
     if mode != "fixed":
@@ -272,7 +272,7 @@ def _chained(
             "anytime intervals of measures that need all matches of a query need hundreds of fully labelled queries: "
             "use mode 'fixed' when the labelling is finished"
         )
-    strata = np.array([sample.design.units[n].stratum for n in seen], dtype=np.int64)
+    strata = np.array([sample.design.units[n].stratum for n in steps], dtype=np.int64)
     count = np.bincount(strata, minlength=len(levels.PRIOR))
     if count.min() < 2:
         raise LimnerError(
@@ -280,9 +280,9 @@ def _chained(
             f"more of the drawn pairs first"
         )
     sizes = [sample.design.queries] * len(count)
-    before, after = zip(*seen.values(), strict=True)
+    before, after = zip(*steps.values(), strict=True)
     prior = np.array(levels.PRIOR) * (levels.OF_DIFFERENCES if bounds[0] < 0 else 1.0)
-    return chained_means(before, after, strata, sizes, start=given, prior=prior, bounds=bounds, level=level)
+    return chained_means(before, after, strata, sizes, start=start, prior=prior, bounds=bounds, level=level)
 
 
 def _sought(
@@ -290,17 +290,17 @@ def _sought(
 ) -> _Sought:
     """The measure, or a difference, over the queries with a given match; or over those without one."""
     every = [(each, _counted(sample, each, left_out=left_out)) for each in (ranking, rival) if each is not None]
-    (inside, outside, shift), *others = (_parts(sample, each, measure, counted) for each, counted in every)
+    (inside, outside, shift), *rivals = (_parts(sample, each, measure, counted) for each, counted in every)
     total = float(every[0][1].sum() * (measure.k or 1 if sample.design.unit == "pair" else 1))
-    if not others:
+    if not rivals:
         return _Sought(inside, len(inside) / total, shift, outside / total)
-    ((theirs, beyond, back),) = others
+    ((theirs, beyond, back),) = rivals
     if sample.design.unit == "pair":  # pairs that both systems return cancel
-        both = inside.keys() & theirs.keys()
-        signs = {n: sign for side, sign in ((inside, 1.0), (theirs, -1.0)) for n in side if n not in both}
-        apart = {n: inside[n] if sign > 0 else 1 - theirs[n] for n, sign in signs.items()}  # no match counts 1
+        shared = inside.keys() & theirs.keys()
+        signs = {n: sign for side, sign in ((inside, 1.0), (theirs, -1.0)) for n in side if n not in shared}
+        differences = {n: inside[n] if sign > 0 else 1 - theirs[n] for n, sign in signs.items()}  # no match counts 1
         back += sum(sign < 0 for sign in signs.values()) / total
-        return _Sought(apart, len(apart) / total, shift - back, (outside + beyond) / total, (0.0, 1.0), signs)
+        return _Sought(differences, len(differences) / total, shift - back, (outside + beyond) / total, (0.0, 1.0), signs)
     return _query_difference(sample, ranking, rival, measure, inside.keys() | theirs.keys(), (outside + beyond) / total)
 
 
@@ -309,22 +309,22 @@ def _parts(
 ) -> tuple[dict[int, float], int, float]:
     """The value of each relevant unit, the weight outside the design, and the part known without labels."""
     queries = {ranking.queries[row] for row in np.flatnonzero(counted).tolist()}
-    asked = {query: each for query, each in needed(ranking, sample.known, measure).items() if query in queries}
+    open_candidates = {query: each for query, each in needed(ranking, sample.known, measure).items() if query in queries}
     design = sample.design
     answered = set(sample.units)
-    given = np.where(counted, values(ranking, sample.known, measure), 0.0)
+    judged_values = np.where(counted, values(ranking, sample.known, measure), 0.0)
     if design.unit == "pair":
         index = {(u.query, u.candidates[0]): n for n, u in enumerate(design.units)}
-        wanted = [(query, candidate) for query, candidates in asked.items() for candidate in candidates]
-        inside = {index[p]: _pair_value(sample, p) if index[p] in answered else np.nan for p in wanted if p in index}
-        return inside, len(wanted) - len(inside), float(given.sum()) / len(queries)
+        open_pairs = [(query, candidate) for query, candidates in open_candidates.items() for candidate in candidates]
+        inside = {index[p]: _pair_value(sample, p) if index[p] in answered else np.nan for p in open_pairs if p in index}
+        return inside, len(open_pairs) - len(inside), float(judged_values.sum()) / len(queries)
     rows = {query: row for row, query in enumerate(ranking.queries)}
     units = {u.query: n for n, u in enumerate(design.units)}
-    now = values(ranking, sample.truth, measure)
-    reach = {q for q, c in asked.items() if q in units and set(c) <= set(design.units[units[q]].candidates)}
-    inside = {units[q]: float(now[rows[q]]) if units[q] in answered else np.nan for q in reach}
-    known = given.sum() - sum(given[rows[q]] for q in asked)
-    return inside, len(asked) - len(reach), float(known) / len(queries)
+    current = values(ranking, sample.truth, measure)
+    reach = {q for q, c in open_candidates.items() if q in units and set(c) <= set(design.units[units[q]].candidates)}
+    inside = {units[q]: float(current[rows[q]]) if units[q] in answered else np.nan for q in reach}
+    settled = judged_values.sum() - sum(judged_values[rows[q]] for q in open_candidates)
+    return inside, len(open_candidates) - len(reach), float(settled) / len(queries)
 
 
 def _pair_value(sample: Sample, pair: Key) -> float:
@@ -333,40 +333,40 @@ def _pair_value(sample: Sample, pair: Key) -> float:
 
 
 def _query_difference(
-    sample: Sample, one: Ranking, other: Ranking | None, measure: Measure, units: Iterable[int], outside: float
+    sample: Sample, one: Ranking, rival: Ranking | None, measure: Measure, units: Iterable[int], outside: float
 ) -> _Sought:
     """Differences over whole queries; a query's difference is known if neither system has an unjudged rank."""
-    if other is None:
+    if rival is None:
         raise LimnerError("a difference needs two systems, got one")
-    rows = [{query: row for row, query in enumerate(each.queries)} for each in (one, other)]
-    now = [values(each, sample.truth, measure) for each in (one, other)]
-    given = [values(each, sample.known, measure) for each in (one, other)]
+    rows = [{query: row for row, query in enumerate(each.queries)} for each in (one, rival)]
+    current = [values(each, sample.truth, measure) for each in (one, rival)]
+    judged_values = [values(each, sample.known, measure) for each in (one, rival)]
     answered = set(sample.units)
     query = {n: sample.design.units[n].query for n in units}
-    open_ = {q for each in (one, other) for q in needed(each, sample.known, measure)}
-    counted = {q for q, own in zip(one.queries, _counted(sample, one).tolist(), strict=True) if own}
-    apart = {n: float(now[0][rows[0][q]] - now[1][rows[1][q]]) if n in answered else np.nan for n, q in query.items()}
-    known = sum(given[0][rows[0][q]] - given[1][rows[1][q]] for q in counted - open_)
+    open_ = {q for each in (one, rival) for q in needed(each, sample.known, measure)}
+    counted = {q for q, is_counted in zip(one.queries, _counted(sample, one).tolist(), strict=True) if is_counted}
+    differences = {n: float(current[0][rows[0][q]] - current[1][rows[1][q]]) if n in answered else np.nan for n, q in query.items()}
+    settled = sum(judged_values[0][rows[0][q]] - judged_values[1][rows[1][q]] for q in counted - open_)
     n = len(counted)
-    return _Sought(apart, len(apart) / n, float(known) / n, outside, (-1.0, 1.0))
+    return _Sought(differences, len(differences) / n, float(settled) / n, outside, (-1.0, 1.0))
 
 
 def _solved(sample: Sample, sought: _Sought, mode: str, level: float) -> Estimate:
     codes = np.array([u.stratum for u in sample.design.units])
     matter = np.array(sorted(sought.values), dtype=np.int64)
-    here = [n for n in sample.units if n in sought.values]
+    answered = [n for n in sample.units if n in sought.values]
     if not len(matter):
         exact = Estimate(sought.shift, sought.shift, sought.shift, level, 0.0, 0, 0, float("nan"), _mode(mode))
         return _beyond(exact, sought)
-    if not here:
+    if not answered:
         raise LimnerError("no answers yet to the pairs that this measure needs: label some of the drawn pairs first")
     sizes = np.bincount(codes[matter], minlength=int(codes.max()) + 1).astype(np.float64)
     predicted = _predicted(sample, sought, matter, codes)
     if mode == "fixed":
-        found = _fixed(sought, here, codes, sizes, predicted, level)
+        estimate = _fixed(sought, answered, codes, sizes, predicted, level)
     else:
-        found = _anytime(sample, sought, codes, sizes, predicted, level)
-    return _beyond(found.scaled(sought.scale, sought.shift), sought)
+        estimate = _anytime(sample, sought, codes, sizes, predicted, level)
+    return _beyond(estimate.scaled(sought.scale, sought.shift), sought)
 
 
 def _mode(mode: str) -> Any:
@@ -381,14 +381,14 @@ def _predicted(sample: Sample, sought: _Sought, matter: IntArray, codes: IntArra
 
 
 def _fixed(
-    sought: _Sought, here: list[int], codes: IntArray, sizes: FloatArray, predicted: Predicted | None, level: float
+    sought: _Sought, answered: list[int], codes: IntArray, sizes: FloatArray, predicted: Predicted | None, level: float
 ) -> Estimate:
     """The fixed estimate over the non-empty strata; predictions are used as far as they help."""
-    held = np.flatnonzero(sizes > 0)
-    how: dict[str, Any] = {"bounds": sought.bounds, "level": level}
+    nonempty = np.flatnonzero(sizes > 0)
+    options: dict[str, Any] = {"bounds": sought.bounds, "level": level}
     if predicted is not None:
-        how |= {"predictions": predicted.columns[here], "expected": predicted.means[held], "tuned": True}
-    return stratified([sought.values[n] for n in here], np.searchsorted(held, codes[here]), sizes[held], **how)
+        options |= {"predictions": predicted.columns[answered], "expected": predicted.means[nonempty], "tuned": True}
+    return stratified([sought.values[n] for n in answered], np.searchsorted(nonempty, codes[answered]), sizes[nonempty], **options)
 
 
 def _anytime(
@@ -396,7 +396,7 @@ def _anytime(
 ) -> Estimate:
     design, units = sample.design, list(sample.units)
     certain = [design.units[n].probability == 1.0 for n in units]
-    how: dict[str, Any] = {} if predicted is None else {
+    options: dict[str, Any] = {} if predicted is None else {
         "predictions": predicted.columns[units], "expected": predicted.means, "corners": predicted.corners
     }  # fmt: skip
     return sequential(
@@ -409,13 +409,13 @@ def _anytime(
         member=[n in sought.values for n in units],
         bounds=sought.bounds,
         level=level,
-        **how,
+        **options,
     )
 
 
-def _beyond(found: Estimate, sought: _Sought) -> Estimate:
+def _beyond(estimate: Estimate, sought: _Sought) -> Estimate:
     """The interval widened by the part outside the design, which may have any value: there is no point then."""
     low = -1.0 if sought.signs is not None else sought.bounds[0]
-    ends = max(found.low + low * sought.outside, low), min(found.high + sought.outside, 1.0)
-    value = float("nan") if sought.outside else min(max(found.value, ends[0]), ends[1])
-    return replace(found, value=value, low=ends[0], high=ends[1])
+    ends = max(estimate.low + low * sought.outside, low), min(estimate.high + sought.outside, 1.0)
+    value = float("nan") if sought.outside else min(max(estimate.value, ends[0]), ends[1])
+    return replace(estimate, value=value, low=ends[0], high=ends[1])

@@ -25,9 +25,9 @@ def over_all(counted: Estimate, left: Estimate, sizes: tuple[int, int]) -> tuple
         left: The mean over the others.
         sizes: The number of both.
     """
-    many, others = sizes
-    low = (many * counted.low + others * left.low) / (many + others)
-    return low, (many * counted.high + others * left.high) / (many + others * left.high)
+    n_counted, n_left = sizes
+    low = (n_counted * counted.low + n_left * left.low) / (n_counted + n_left)
+    return low, (n_counted * counted.high + n_left * left.high) / (n_counted + n_left * left.high)
 
 
 def left_out_note(
@@ -67,17 +67,17 @@ def left_out_note(
     ]
 
 
-def notes_of(sample: Sample, found: Sequence[Estimated], mode: str) -> list[str]:
+def notes_of(sample: Sample, estimated: Sequence[Estimated], mode: str) -> list[str]:
     """What the estimates of a direction rest on."""
     design, head = sample.design, f"estimated ({sample.design.direction})"
-    how = "valid for one look" if mode == "fixed" else "valid after every answer"
-    effects = [e.estimate.effect for e in found if np.isfinite(e.estimate.effect)]
+    validity = "valid for one look" if mode == "fixed" else "valid after every answer"
+    effects = [e.estimate.effect for e in estimated if np.isfinite(e.estimate.effect)]
     effect = f", design effect {np.mean(effects):.2f}" if effects else ""
     notes = [
-        f"{head}: complete truth of this collection for the {_queries(found)} with a given match, from "
-        f"{count(sample.labels, 'label')}, {mode} intervals ({how}){effect}; given pairs count as true"
+        f"{head}: complete truth of this collection for the {_queries(estimated)} with a given match, from "
+        f"{count(sample.labels, 'label')}, {mode} intervals ({validity}){effect}; given pairs count as true"
     ]
-    if design.unit == LEVEL and any(e.estimate.low < e.estimate.high for e in found):
+    if design.unit == LEVEL and any(e.estimate.low < e.estimate.high for e in estimated):
         notes.append(
             f"{head}: intervals of measures that need all matches are approximate: 95% ones held the truth in "
             "90 to 100% of simulated studies, least where the last level has few matches"
@@ -88,15 +88,15 @@ def notes_of(sample: Sample, found: Sequence[Estimated], mode: str) -> list[str]
     notes += [
         f"{head}: {e.outside:.1%} of {e.measure} is decided by pairs outside the design (a system that was not planned "
         "for): what they are is unknown, so there is an interval that is wider by that, and no point"
-        for e in found
+        for e in estimated
         if e.outside
     ]
     quality = judged(sample)
     return notes + ([] if quality is None else [str(quality)])
 
 
-def _queries(found: Sequence[Estimated]) -> str:
-    return count(max((e.queries for e in found), default=0), "query", "queries")
+def _queries(estimated: Sequence[Estimated]) -> str:
+    return count(max((e.queries for e in estimated), default=0), "query", "queries")
 
 
 def judged(sample: Sample) -> JudgeQuality | None:

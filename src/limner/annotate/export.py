@@ -16,7 +16,7 @@ from limner.annotate.failure_study import failure_answers, labelled
 from limner.annotate.guideline import newest
 from limner.annotate.label_studio import IMAGE_URL, tasks, write_tasks
 from limner.annotate.merge import to_judgements
-from limner.annotate.scale import Given, Scale
+from limner.annotate.scale import ImportedAnswer, Scale
 from limner.annotate.store import Store
 from limner.annotate.store.answers import Answer, answers
 from limner.annotate.store.contents import Key, pair_numbers
@@ -54,18 +54,18 @@ def export(
     """
     if method not in METHODS:
         raise UnknownName("way to aggregate", method, METHODS)
-    given = answers(store, counted=counted)
+    collected = answers(store, counted=counted)
     if form_of(path, form) == "label-studio":
         pooled = [(p.image, p.caption) for p in stored_pairs(store) if p.origin != "control"]
-        said = [answer for answer in given if answer.role == "real"]
+        real_answers = [answer for answer in collected if answer.role == "real"]
         texts = {row["key"]: row["text"] for row in store.rows(sa.select(caption.c.key, caption.c.text))}
         scale = scale_of(store)
-        return write_tasks(tasks(pooled, texts, answers=said, image_url=image_url, scale=scale), path, scale=scale)
+        return write_tasks(tasks(pooled, texts, answers=real_answers, image_url=image_url, scale=scale), path, scale=scale)
     if image_url != IMAGE_URL:
         raise LimnerError("image_url is for the form label-studio only: leave it out")
-    if not given:
+    if not collected:
         raise LimnerError("no answers yet: nothing to write")
-    return write(given, lambda: aggregate(given, method), path, form=form, scale=scale_of(store))
+    return write(collected, lambda: aggregate(collected, method), path, form=form, scale=scale_of(store))
 
 
 def judgements(store: Store, *, method: str = "majority", name: str = "annotated") -> Judgements:
@@ -73,7 +73,7 @@ def judgements(store: Store, *, method: str = "majority", name: str = "annotated
     return to_judgements(aggregate(answers(store), method), name=name)
 
 
-def import_answers(store: Store, given: Iterable[Given], *, key: str) -> int:
+def import_answers(store: Store, file_answers: Iterable[ImportedAnswer], *, key: str) -> int:
     """Imports answers from a file into a store with their images and captions.
 
     An answer to a pair that is in a task goes to this task, also if it has all the answers that were asked for. The
@@ -89,16 +89,16 @@ def import_answers(store: Store, given: Iterable[Given], *, key: str) -> int:
     Returns:
         How many answers were added.
     """
-    by_pair: dict[Key, dict[str, Given]] = {}
+    by_pair: dict[Key, dict[str, ImportedAnswer]] = {}
     scale = scale_of(store)
-    for each in given:
+    for each in file_answers:
         checked = replace(each, reasons=scale.check_reasons(each.reasons, scale.check_grade(each.grade)))
-        said = by_pair.setdefault((each.image, each.caption), {})
-        if each.annotator in said:
+        by_person = by_pair.setdefault((each.image, each.caption), {})
+        if each.annotator in by_person:
             raise LimnerError(
                 f"{each.annotator!r} answers image {each.image!r}, caption {each.caption!r} twice: keep one"
             )
-        said[each.annotator] = checked
+        by_person[each.annotator] = checked
     people = annotator_ids(store, sorted({name for said in by_pair.values() for name in said}))
     source = _Source(key, newest(store).version, people)
     with store.writing() as connection:
@@ -111,10 +111,10 @@ def import_answers(store: Store, given: Iterable[Given], *, key: str) -> int:
             raise LimnerError(f"{key!r} was already imported: it is not counted twice")
         numbers = pair_numbers(store, connection, by_pair, origin="pool", turn=1)
         items = _items(store, connection, {numbers[pair]: tuple(sorted(said)) for pair, said in by_pair.items()})
-        by_task: dict[int, dict[int, dict[str, Given]]] = {}
-        for pair, said in by_pair.items():
+        by_task: dict[int, dict[int, dict[str, ImportedAnswer]]] = {}
+        for pair, by_person in by_pair.items():
             task_id, item = items[numbers[pair]]
-            by_task.setdefault(task_id, {})[item] = said
+            by_task.setdefault(task_id, {})[item] = by_person
         added = sum(_into_task(store, connection, each, said, source) for each, said in by_task.items())
         if by_pair and not added:
             raise LimnerError(f"{key!r}: all its answers are already in the store")
@@ -142,42 +142,42 @@ def _items(
             groups.setdefault(group, []).append(pair)
     for group, pairs in groups.items():
         values = {"kind": "pairs", "seed": 0, "turn": 1, "replication": len(group), "done": False}
-        number = inserted(connection, task, **values, added=store.now())
+        number = inserted(connection, task, **values, added=store.timestamp())
         for place, pair in enumerate(pairs):
-            which = {"task_id": number, "position": place, "pair_id": pair, "role": "real"}
-            items[pair] = number, inserted(connection, task_item, **which)
+            item_values = {"task_id": number, "position": place, "pair_id": pair, "role": "real"}
+            items[pair] = number, inserted(connection, task_item, **item_values)
     return items
 
 
 def _into_task(
-    store: Store, connection: sa.Connection, number: int, by_item: Mapping[int, Mapping[str, Given]], source: _Source
+    store: Store, connection: sa.Connection, number: int, by_item: Mapping[int, Mapping[str, ImportedAnswer]], source: _Source
 ) -> int:
     """Adds answers to the items of one task; returns how many are new."""
-    now = store.now()
+    timestamp = store.timestamp()
     state = state_of(connection, number, lock=True)
-    mine = {row["annotator_id"]: int(row["id"]) for row in state.assignments}
-    for name in sorted({name for said in by_item.values() for name in said}):
-        if (person := source.people[name]) not in mine:
-            values = {"task_id": number, "annotator_id": person, "leased": now, "expires": now}
-            mine[person] = inserted(connection, assignment, **values)
+    assignment_ids = {row["annotator_id"]: int(row["id"]) for row in state.assignments}
+    for name in sorted({name for by_person in by_item.values() for name in by_person}):
+        if (person := source.people[name]) not in assignment_ids:
+            values = {"task_id": number, "annotator_id": person, "leased": timestamp, "expires": timestamp}
+            assignment_ids[person] = inserted(connection, assignment, **values)
     rows: list[dict[str, Any]] = [
         {
-            "assignment_id": mine[source.people[name]], "item_id": item, "revision": revision,
+            "assignment_id": assignment_ids[source.people[name]], "item_id": item, "revision": revision,
             "client_key": f"import:{source.key}:{item}:{name}",
             "grade": each.grade, "reasons": json.dumps(each.reasons), "milliseconds": each.milliseconds,
-            "guideline": source.guideline, "added": now, "comment": each.comment or None,
+            "guideline": source.guideline, "added": timestamp, "comment": each.comment or None,
         }
         for item, said in by_item.items()
         for name, each in said.items()
-        if (revision := _next_revision(state.latest.get((mine[source.people[name]], item)), each))
+        if (revision := _next_revision(state.latest.get((assignment_ids[source.people[name]], item)), each))
     ]  # fmt: skip
     if rows:
         connection.execute(sa.insert(judgement), rows)
-        settle(connection, number, {row["assignment_id"] for row in rows}, now)
+        settle(connection, number, {row["assignment_id"] for row in rows}, timestamp)
     return len(rows)
 
 
-def _next_revision(last: Mapping[str, object] | None, each: Given) -> int:
+def _next_revision(last: Mapping[str, object] | None, each: ImportedAnswer) -> int:
     """The number of the revision that an imported answer is; 0 if it is stored already."""
     if last is None or last["grade"] is None:
         return 1 if last is None else int(str(last["revision"])) + 1
@@ -192,7 +192,7 @@ def _next_revision(last: Mapping[str, object] | None, each: Given) -> int:
 # --- failures ---------------------------------------------------------------------------------------------------
 
 
-def failure_labels(store: Store, found: Iterable[Failure]) -> dict[str, frozenset[str]]:
+def failure_labels(store: Store, failures: Iterable[Failure]) -> dict[str, frozenset[str]]:
     """Human failure classes by query, for failures whose pair has answers in the store.
 
     If people judged the failures themselves (`limner.annotate.failure_study`), those classes are used. Otherwise a pair
@@ -209,16 +209,16 @@ def failure_labels(store: Store, found: Iterable[Failure]) -> dict[str, frozense
     for row in store.rows(sa.select(caption.c.key, caption.c.text)):
         texts.setdefault(row["text"], []).append(row["key"])
     labels, scale = {}, scale_of(store)
-    failed = list(found)
-    wanted = {(failure.query, failure.returned) for failure in failed}
-    judged = labelled(a for a in failure_answers(store) if (a.query, a.returned) in wanted)
+    failed = list(failures)
+    failed_pairs = {(failure.query, failure.returned) for failure in failed}
+    judged = labelled(a for a in failure_answers(store) if (a.query, a.returned) in failed_pairs)
     for failure in failed:
         if judged.get(failure.query):
             labels[failure.query] = judged[failure.query]
             continue
         keys = [(failure.returned, failure.query)] if failure.by_text else _of_text(failure, texts)
-        given = next((by_pair[key] for key in keys if key in by_pair), [])
-        if given and (classes := _classes(given, scale)):
+        pair_answers = next((by_pair[key] for key in keys if key in by_pair), [])
+        if pair_answers and (classes := _classes(pair_answers, scale)):
             labels[failure.query] = classes
     return labels
 
@@ -228,9 +228,9 @@ def _of_text(failure: Failure, texts: dict[str, list[str]]) -> list[Key]:
     return [(failure.query, key) for key in texts.get(failure.text, ())]
 
 
-def _classes(given: Sequence[Answer], scale: Scale) -> frozenset[str]:
-    grade, _ = majority([a.grade for a in given])
-    doubters = [a for a in given if a.grade < 4]
+def _classes(answers: Sequence[Answer], scale: Scale) -> frozenset[str]:
+    grade, _ = majority([a.grade for a in answers])
+    doubters = [a for a in answers if a.grade < 4]
     class_of = scale.classes
     counts = Counter(name for a in doubters for name in {class_of[r] for r in a.reasons if r in class_of})
     named = frozenset(name for name, count in counts.items() if 2 * count >= len(doubters))

@@ -75,7 +75,7 @@ def _marked(answer: Mapping[str, object]) -> list[str]:
     return [str(name) for name in marked] if isinstance(marked, list) else []
 
 
-def with_keywords(found: Sequence[Failure], collection: Collection, *, min_common: int = COMMON) -> list[Failure]:
+def with_keywords(failures: Sequence[Failure], collection: Collection, *, min_common: int = COMMON) -> list[Failure]:
     """The failures whose query shares enough words with the other captions of its own image.
 
     The paper leaves out the others: if the captions of the relevant image do not mention what the query asks for, the
@@ -95,23 +95,23 @@ def with_keywords(found: Sequence[Failure], collection: Collection, *, min_commo
     if min_common < 0:
         raise LimnerError(f"{min_common} common words: expected 0 or more")
     captions = _captions(collection)
-    return [f for f in found if common_words(f, captions) >= min_common]
+    return [f for f in failures if common_words(f, captions) >= min_common]
 
 
 def _captions(collection: Collection) -> dict[str, list[tuple[str, str]]]:
     """The captions of every image, with id and words."""
-    said = dict(zip(collection.texts.ids, collection.texts.values, strict=True))
-    found: dict[str, list[tuple[str, str]]] = {}
+    captions_by_id = dict(zip(collection.texts.ids, collection.texts.values, strict=True))
+    by_image: dict[str, list[tuple[str, str]]] = {}
     for image, text, _ in collection.judgements.relevant:
-        found.setdefault(image, []).append((text, said.get(text, "")))
-    return found
+        by_image.setdefault(image, []).append((text, captions_by_id.get(text, "")))
+    return by_image
 
 
 def common_words(failure: Failure, captions: Mapping[str, Sequence[tuple[str, str]]]) -> int:
     """How many words of a failure's text occur in the other captions of the relevant image."""
-    asked = set(content_words(failure.text))
-    others = [text for key, text in captions.get(failure.truth, ()) if key != failure.query and text != failure.text]
-    return len(asked & {word for text in others for word in content_words(text)})
+    query_words = set(content_words(failure.text))
+    siblings = [text for key, text in captions.get(failure.truth, ()) if key != failure.query and text != failure.text]
+    return len(query_words & {word for text in siblings for word in content_words(text)})
 
 
 # --- results of the answers -------------------------------------------------------------------------------------
@@ -158,14 +158,14 @@ class FailureStudy:
 def results(store: Store, *, study: str = STUDY) -> FailureStudy:
     """Table 2 and figures 9 and 10 of the paper, computed from the answers so far."""
     study_named(store, study)
-    return summed_up(failure_answers(store, study=study), study=study, asked=progress_of(store, study)["asked"])
+    return summed_up(failure_answers(store, study=study), study=study, n_asked=progress_of(store, study)["asked"])
 
 
-def summed_up(given: Sequence[FailureAnswer], *, study: str = STUDY, asked: int = 0) -> FailureStudy:
+def summed_up(answers: Sequence[FailureAnswer], *, study: str = STUDY, n_asked: int = 0) -> FailureStudy:
     """The same, for answers from any source."""
-    labels = labelled(given)
-    rated = np.array([a.rating for a in given], dtype=float)
-    queries = np.unique([a.query for a in given], return_inverse=True)[1] if given else np.zeros(0)
+    labels = labelled(answers)
+    rated = np.array([a.rating for a in answers], dtype=float)
+    queries = np.unique([a.query for a in answers], return_inverse=True)[1] if answers else np.zeros(0)
     several = len(labels) > 1
     interval = mean_interval(rated, clusters=queries, bounds=(1, 10)) if several else None
     counted = Counter(int(rating) for rating in rated)
@@ -179,8 +179,8 @@ def summed_up(given: Sequence[FailureAnswer], *, study: str = STUDY, asked: int 
         interval,
         {number: disagreeing[number] for number in range(max(disagreeing, default=0) + 1)},
         rules(labels.values()) if labels else (),
-        len(given),
-        asked,
+        len(answers),
+        n_asked,
     )
 
 
@@ -192,22 +192,22 @@ def _share(has: Sequence[bool]) -> ClassShare:
     return ClassShare(int(values.sum()), float(values.mean()), interval)
 
 
-def labelled(given: Iterable[FailureAnswer]) -> dict[str, frozenset[str]]:
+def labelled(answers: Iterable[FailureAnswer]) -> dict[str, frozenset[str]]:
     """The classes of each failure, by query: those marked by at least half of the people who judged it.
 
     If more than half call it a successful alternative, it is one. If half do and half mark faults, the faults count.
     """
     by_query: dict[str, list[frozenset[str]]] = {}
-    for answer in given:
+    for answer in answers:
         by_query.setdefault(answer.query, []).append(answer.classes)
-    return {query: _majority(said) for query, said in by_query.items()}
+    return {query: _majority(marked) for query, marked in by_query.items()}
 
 
-def _majority(said: Sequence[frozenset[str]]) -> frozenset[str]:
-    if 2 * sum(ALTERNATIVE in each for each in said) > len(said):
+def _majority(marked: Sequence[frozenset[str]]) -> frozenset[str]:
+    if 2 * sum(ALTERNATIVE in each for each in marked) > len(marked):
         return frozenset({ALTERNATIVE})
-    counts = Counter(name for each in said for name in each if name != ALTERNATIVE)
-    return frozenset(name for name, count in counts.items() if 2 * count >= len(said))
+    counts = Counter(name for each in marked for name in each if name != ALTERNATIVE)
+    return frozenset(name for name, count in counts.items() if 2 * count >= len(marked))
 
 
 # --- as tables --------------------------------------------------------------------------------------------------
@@ -215,35 +215,35 @@ def _majority(said: Sequence[frozenset[str]]) -> frozenset[str]:
 
 def study_results(store: Store, name: str, *, samples: int = 0, measures: Sequence[str] = ()) -> StudyResults:
     """The results of a study as tables; nothing is drawn, and no measure is compared."""
-    made, question = results(store, study=name), study_named(store, name).form.question
-    total = max(1, len(made.labels))
+    summary, question = results(store, study=name), study_named(store, name).form.question
+    total = max(1, len(summary.labels))
     shares = [
         (label, f"{each.failures:,}", percent(each.share), percents(each.interval))
-        for label, each in made.shares.items()
+        for label, each in summary.shares.items()
     ]
-    numbers = [(str(n), f"{failures:,}", percent(failures / total)) for n, failures in made.numbers.items()]
-    ratings = [(str(rating), f"{answers:,}") for rating, answers in made.ratings.items()]
-    interval = made.rating_interval
-    mean = f"mean rating {made.mean_rating:.2f}" if made.answers else "no ratings yet"
+    numbers = [(str(n), f"{failures:,}", percent(failures / total)) for n, failures in summary.numbers.items()]
+    ratings = [(str(rating), f"{answers:,}") for rating, answers in summary.ratings.items()]
+    interval = summary.rating_interval
+    mean = f"mean rating {summary.mean_rating:.2f}" if summary.answers else "no ratings yet"
     mean += f" ({interval.low:.2f} to {interval.high:.2f})" if interval else ""
     tables = [
         ResultTable("Share of failures with each class", ("class", "failures", "share", "95% interval"), shares),
         ResultTable("Classes that disagree per failure", ("classes that disagree", "failures", "share"), numbers),
         ResultTable("Ratings", ("rating", "answers"), ratings),
     ]
-    notes = [mean, *(f"rule: {rule}" for rule in made.rules)]
-    return StudyResults(name, question, made.answers, made.asked, tables, notes, _data(made))
+    notes = [mean, *(f"rule: {rule}" for rule in summary.rules)]
+    return StudyResults(name, question, summary.answers, summary.asked, tables, notes, _data(summary))
 
 
-def _data(made: FailureStudy) -> dict[str, object]:
+def _data(summary: FailureStudy) -> dict[str, object]:
     shares = {
         name: {"failures": each.failures, "share": each.share, "interval": ends(each.interval)}
-        for name, each in made.shares.items()
+        for name, each in summary.shares.items()
     }
     return {
-        "study": made.study, "answers": made.answers, "asked": made.asked, "failures": len(made.labels),
-        "classes": shares, "ratings": dict(made.ratings), "mean_rating": made.mean_rating,
-        "rating_interval": ends(made.rating_interval), "numbers": dict(made.numbers),
-        "rules": [vars(rule) for rule in made.rules],
-        "labels": {query: sorted(names) for query, names in made.labels.items()},
+        "study": summary.study, "answers": summary.answers, "asked": summary.asked, "failures": len(summary.labels),
+        "classes": shares, "ratings": dict(summary.ratings), "mean_rating": summary.mean_rating,
+        "rating_interval": ends(summary.rating_interval), "numbers": dict(summary.numbers),
+        "rules": [vars(rule) for rule in summary.rules],
+        "labels": {query: sorted(names) for query, names in summary.labels.items()},
     }  # fmt: skip

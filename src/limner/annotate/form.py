@@ -100,8 +100,8 @@ class AnswerPart:
         if len(marked) < self.least:
             raise LimnerError(f"no {self.noun} is marked: expected some of {', '.join(options)}")
         if self.alone in marked and len(marked) > 1:
-            others = ", ".join(sorted(name for name in marked if name != self.alone))
-            raise LimnerError(f"{self.alone!r} with {others}: choose {self.alone!r} alone, or only the others")
+            conflicting = ", ".join(sorted(name for name in marked if name != self.alone))
+            raise LimnerError(f"{self.alone!r} with {conflicting}: choose {self.alone!r} alone, or only the others")
         return [name for name in options if name in marked]
 
 
@@ -147,12 +147,12 @@ class StudyForm:
             raise UnknownName("part of the answer", name[:80], parts)
         return parts[name]
 
-    def options(self, part: AnswerPart, shown: Mapping[str, object]) -> list[str]:
+    def options(self, part: AnswerPart, content: Mapping[str, object]) -> list[str]:
         """The names of a part's options, for a question."""
-        listed = shown.get(part.options_from)
+        listed = content.get(part.options_from)
         return [str(key) for key in listed] if isinstance(listed, (list, tuple)) else [o.name for o in part.options]
 
-    def check(self, answer: Answer, shown: Mapping[str, object]) -> dict[str, object]:
+    def check(self, answer: Answer, content: Mapping[str, object]) -> dict[str, object]:
         """An answer to a question in the form that is stored; refused if it does not fit the form."""
         for name in answer:
             self.part(str(name))
@@ -161,10 +161,10 @@ class StudyForm:
             value = answer.get(part.name, () if part.kind == "several" else "" if part.kind == "text" else None)
             if part.only_with and value and str(checked[part.only_with[0]]) not in part.only_with[1]:
                 raise LimnerError(f"{part.name} are only for {', '.join(part.only_with[1])}: leave them out")
-            checked[part.name] = part.check(value, self.options(part, shown))
+            checked[part.name] = part.check(value, self.options(part, content))
         return checked
 
-    def without(self, part: str, option: str) -> StudyForm:
+    def without_option(self, part: str, option: str) -> StudyForm:
         """The form without an option of a part."""
         left = tuple(each for each in self.part(part).options if each.name != option)
         parts = tuple(replace(each, options=left) if each.name == part else each for each in self.parts)

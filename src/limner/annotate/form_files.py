@@ -59,13 +59,13 @@ def form_text(name: str) -> str:
 def read_form(name: str) -> StudyForm:
     """A form of limner by name, or one from your own .toml or .json file."""
     path = Path(name)
-    form = parse_form(form_text(name), where=name, form=path.suffix.lower().lstrip(".") or "toml")
+    form = parse_form(form_text(name), source=name, form=path.suffix.lower().lstrip(".") or "toml")
     if form.results and name not in built_in_forms():
         raise LimnerError(f"{name}: results = {form.results!r} is for limner's own form: leave it out")
     return replace(form, name=path.stem)
 
 
-def parse_form(text: str, *, where: str = "the form", form: str = "toml") -> StudyForm:
+def parse_form(text: str, *, source: str = "the form", form: str = "toml") -> StudyForm:
     """A form from text.
 
     >>> made = parse_form('''
@@ -77,21 +77,21 @@ def parse_form(text: str, *, where: str = "the form", form: str = "toml") -> Stu
     {'sharp': 'yes'}
     """
     try:
-        parsed = _parsed(text, where, form)
+        parsed = _parsed(text, source, form)
         if isinstance(parsed, dict) and "parts" not in parsed:
-            return form_of_scale(parse_scale(text, where=where, form=form)[0])
+            return form_of_scale(parse_scale(text, source=source, form=form)[0])
         row = _table(parsed, _FORM, "the file")
-        made = StudyForm(
-            where, _words(row, "question", _QUESTION, needed=True), tuple(map(_shown, _rows(row, "shown", _SHOWN))),
+        study_form = StudyForm(
+            source, _words(row, "question", _QUESTION, needed=True), tuple(map(_shown_field, _rows(row, "shown", _SHOWN))),
             tuple(map(_part, _rows(row, "parts", _PART))), _words(row, "hint", _MEANING),
             _names(row, "rules", _MEANING),
             _words(row, "guideline", _LABEL), row.get("beside", False) is True, _names(row, "identity", _LABEL),
             _names(row, "sides", _LABEL), _choice(row, "results", RESULTS),
         )  # fmt: skip
-        _refuse_unfit(made)
+        _refuse_unfit(study_form)
     except LimnerError as error:
-        raise LimnerError(f"{where}: {error}; {_HINT}" if _HINT not in str(error) else str(error)) from None
-    return made
+        raise LimnerError(f"{source}: {error}; {_HINT}" if _HINT not in str(error) else str(error)) from None
+    return study_form
 
 
 def form_of_scale(scale: Scale) -> StudyForm:
@@ -100,13 +100,13 @@ def form_of_scale(scale: Scale) -> StudyForm:
     parts = [AnswerPart("grade", "one", noun="grade", options=grades)]
     if scale.reasons:
         reasons = tuple(AnswerOption(each.name, each.label, each.key) for each in scale.reasons)
-        asked = ("grade", tuple(str(grade.value) for grade in scale.reasoned))
-        parts.append(AnswerPart("reasons", "several", "Reasons", "reason", reasons, least=0, only_with=asked))
-    shown = (ShownField("image", "image"), ShownField("caption", "caption"))
-    return StudyForm("pairs", scale.question, shown, tuple(parts))
+        grade_condition = ("grade", tuple(str(grade.value) for grade in scale.reasoned))
+        parts.append(AnswerPart("reasons", "several", "Reasons", "reason", reasons, least=0, only_with=grade_condition))
+    fields = (ShownField("image", "image"), ShownField("caption", "caption"))
+    return StudyForm("pairs", scale.question, fields, tuple(parts))
 
 
-def _shown(row: Mapping[str, object]) -> ShownField:
+def _shown_field(row: Mapping[str, object]) -> ShownField:
     return ShownField(_name(row), _choice(row, "kind", SHOWN_KINDS), _words(row, "caption", _QUESTION))
 
 
@@ -122,11 +122,11 @@ def _part(row: Mapping[str, object]) -> AnswerPart:
     if alone and alone not in [each.name for each in options]:
         raise LimnerError(f"alone {alone!r} of {name!r}: expected one of its options")
     _refuse_repeated((each.name for each in options), "two options have the name {!r}: expected different ones")
-    least, low, high = _number(row, "least", 1), _number(row, "low", 1), _number(row, "high", 10)
+    min_marked, low, high = _number(row, "least", 1), _number(row, "low", 1), _number(row, "high", 10)
     if not 0 <= low < high <= 100:
         raise LimnerError(f"{name!r} from {low} to {high}: expected 0 to 100, the smaller number first")
     label, noun = _words(row, "label", _QUESTION), _words(row, "noun", _LABEL) or "choice"
-    return AnswerPart(name, kind, label, noun, options, source, least, alone, low, high)
+    return AnswerPart(name, kind, label, noun, options, source, min_marked, alone, low, high)
 
 
 def _option(row: Mapping[str, object], kind: str) -> AnswerOption:
@@ -164,11 +164,11 @@ def read_scale(path: str | Path) -> tuple[Scale, str]:
     Returns:
         The scale, and the text of the guideline (empty if the file has none).
     """
-    where = str(path)
-    return parse_scale(form_text(where), where=where, form=Path(path).suffix.lower().lstrip(".") or "toml")
+    source = str(path)
+    return parse_scale(form_text(source), source=source, form=Path(path).suffix.lower().lstrip(".") or "toml")
 
 
-def parse_scale(text: str, *, where: str = "the scale", form: str = "toml") -> tuple[Scale, str]:
+def parse_scale(text: str, *, source: str = "the scale", form: str = "toml") -> tuple[Scale, str]:
     """Reads grades and reasons from text; what the text leaves out is as in the built-in scale.
 
     Args:
@@ -181,20 +181,20 @@ def parse_scale(text: str, *, where: str = "the scale", form: str = "toml") -> t
     2 fits, 1 does not
     """
     try:
-        given = _table(_parsed(text, where, form), _TOP, "the file")
-        question = _words(given, "question", _QUESTION) or SCALE.question
-        rules = given.get("guideline", "")
+        table = _table(_parsed(text, source, form), _TOP, "the file")
+        question = _words(table, "question", _QUESTION) or SCALE.question
+        rules = table.get("guideline", "")
         if not isinstance(rules, str):
             raise LimnerError(f"guideline is {rules!r:.40}: expected text, one rule in each line")
-        reasons = _reasons(given) if "reasons" in given else SCALE.reasons
-        grades = _grades(given, bool(reasons)) if "grades" in given else _usual_grades(bool(reasons))
+        reasons = _reasons(table) if "reasons" in table else SCALE.reasons
+        grades = _grades(table, bool(reasons)) if "grades" in table else _usual_grades(bool(reasons))
         _refuse_shared_keys(grades, reasons)
     except LimnerError as error:
-        raise LimnerError(f"{where}: {error}; {_HINT}") from None
+        raise LimnerError(f"{source}: {error}; {_HINT}") from None
     return Scale(grades, reasons, question), rules
 
 
-def _parsed(text: str, where: str, form: str) -> object:
+def _parsed(text: str, source: str, form: str) -> object:
     if form not in ("toml", "json"):
         raise LimnerError(f"a file ending in .{form}: expected .toml or .json")
     if len(text) > MOST_FILE:
@@ -202,13 +202,13 @@ def _parsed(text: str, where: str, form: str) -> object:
     return parse_json(text, where="it") if form == "json" else parse_toml(text, where="it")
 
 
-def _table(given: object, known: Sequence[str], what: str) -> Mapping[str, object]:
-    if not isinstance(given, dict):
-        raise LimnerError(f"{what} is {given!r:.40}: expected a table with {', '.join(known)}")
-    unknown = [name for name in given if name not in known]
+def _table(value: object, allowed: Sequence[str], subject: str) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise LimnerError(f"{subject} is {value!r:.40}: expected a table with {', '.join(allowed)}")
+    unknown = [name for name in value if name not in allowed]
     if unknown:
-        raise LimnerError(f"{what} has an unknown key {unknown[0]!r}: expected {', '.join(known)}")
-    return given
+        raise LimnerError(f"{subject} has an unknown key {unknown[0]!r}: expected {', '.join(allowed)}")
+    return value
 
 
 def _rows(table: Mapping[str, object], name: str, columns: Sequence[str]) -> list[Mapping[str, Any]]:
@@ -220,12 +220,12 @@ def _rows(table: Mapping[str, object], name: str, columns: Sequence[str]) -> lis
     return [_table(each, columns, f"{one} {number}") for number, each in enumerate(listed, start=1)]
 
 
-def _names(table: Mapping[str, object], name: str, most: int) -> tuple[str, ...]:
+def _names(table: Mapping[str, object], name: str, max_length: int) -> tuple[str, ...]:
     """A list of short texts."""
     listed = table.get(name, [])
     if not isinstance(listed, list):
         raise LimnerError(f"{name} is {listed!r:.40}: expected a list of texts")
-    return tuple(_words({name: each}, name, most, needed=True) for each in listed)
+    return tuple(_words({name: each}, name, max_length, needed=True) for each in listed)
 
 
 def _name(table: Mapping[str, object]) -> str:
@@ -249,20 +249,20 @@ def _number(table: Mapping[str, object], name: str, default: int) -> int:
     return value
 
 
-def _words(given: Mapping[str, object], name: str, most: int, *, needed: bool = False) -> str:
-    text = given.get(name, "")
-    if not isinstance(text, str) or len(text) > most or not text.isprintable() or (needed and not text.strip()):
-        raise LimnerError(f"{name} {text!r:.80}: expected {1 if needed else 0} to {most} characters on one line")
+def _words(table: Mapping[str, object], name: str, max_length: int, *, needed: bool = False) -> str:
+    text = table.get(name, "")
+    if not isinstance(text, str) or len(text) > max_length or not text.isprintable() or (needed and not text.strip()):
+        raise LimnerError(f"{name} {text!r:.80}: expected {1 if needed else 0} to {max_length} characters on one line")
     return text.strip()
 
 
-def _key(given: Mapping[str, object], allowed: str, default: str = "") -> str:
-    key = given.get("key", default)
+def _key(table: Mapping[str, object], allowed: str, default: str = "") -> str:
+    key = table.get("key", default)
     if not isinstance(key, str) or not re.fullmatch(allowed, key.lower()):
         expected = "one letter" if "0-9" not in allowed else "one letter or digit"
-        raise LimnerError(f"key {key!r:.20} of {given['label']!r}: expected {expected}")
+        raise LimnerError(f"key {key!r:.20} of {table['label']!r}: expected {expected}")
     if key.lower() in RESERVED:
-        raise LimnerError(f"key {key!r} of {given['label']!r} already means {RESERVED[key.lower()]} on the page")
+        raise LimnerError(f"key {key!r} of {table['label']!r} already means {RESERVED[key.lower()]} on the page")
     return key.lower()
 
 
@@ -301,9 +301,9 @@ def _reasons(table: Mapping[str, object]) -> tuple[Reason, ...]:
     rows = _rows(table, "reasons", _REASON)
     if len(rows) > MOST_OPTIONS:
         raise LimnerError(f"{len(rows)} reasons: expected at most {MOST_OPTIONS}")
-    made = tuple(map(_reason, rows))
-    _refuse_repeated((each.name for each in made), "two reasons have the name {!r}: expected different ones")
-    return made
+    reasons = tuple(map(_reason, rows))
+    _refuse_repeated((each.name for each in reasons), "two reasons have the name {!r}: expected different ones")
+    return reasons
 
 
 def _reason(row: Mapping[str, object]) -> Reason:
@@ -313,17 +313,17 @@ def _reason(row: Mapping[str, object]) -> Reason:
         raise LimnerError(f"name {name!r:.60} of {label!r}: give one of 1 to 40 small letters, digits and -")
     failure = row.get("failure", "")
     if failure not in ("", *CLASSES) or failure == ALTERNATIVE:
-        known = ", ".join(each for each in CLASSES if each != ALTERNATIVE)
-        raise LimnerError(f"failure {failure!r:.40} of {label!r}: expected one of {known}")
+        allowed = ", ".join(each for each in CLASSES if each != ALTERNATIVE)
+        raise LimnerError(f"failure {failure!r:.40} of {label!r}: expected one of {allowed}")
     return Reason(name, label, _key(row, "[a-z]"), _words(row, "group", _LABEL), failure)
 
 
 def _refuse_repeated(values: Iterable[str], words: str) -> None:
-    seen: set[str] = set()
+    previous: set[str] = set()
     for value in values:
-        if value in seen:
+        if value in previous:
             raise LimnerError(words.format(value))
-        seen.add(value)
+        previous.add(value)
 
 
 def _refuse_shared_keys(grades: Iterable[Grade], reasons: Iterable[Reason]) -> None:

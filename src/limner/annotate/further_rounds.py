@@ -61,21 +61,21 @@ class Candidates:
     said: FloatArray
     profiles: tuple[tuple[Ids, FloatArray], tuple[Ids, FloatArray]]
 
-    def features(self, known: Mapping[Key, bool]) -> FloatArray:
+    def features(self, answers: Mapping[Key, bool]) -> FloatArray:
         """One row per pair: the systems' scores and ranks, and its similarity to accepted pairs."""
         plain = self.said.reshape(len(self.pairs), -1)
-        accepted = [pair for pair, yes in known.items() if yes]
+        accepted = [pair for pair, yes in answers.items() if yes]
         return np.column_stack([plain, *self._alike(accepted, 0), *self._alike(accepted, 1)])
 
     @cached_property
     def _rows(self) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
         """The rows of each image, and of each caption."""
-        found: tuple[dict[str, list[int]], dict[str, list[int]]] = {}, {}
+        rows_by_side: tuple[dict[str, list[int]], dict[str, list[int]]] = {}, {}
         for row, pair in enumerate(self.pairs):
             for side in (0, 1):
-                found[side].setdefault(pair[side], []).append(row)
-        there, back = ({key: np.array(rows) for key, rows in each.items()} for each in found)
-        return there, back
+                rows_by_side[side].setdefault(pair[side], []).append(row)
+        by_image, back = ({key: np.array(rows) for key, rows in each.items()} for each in rows_by_side)
+        return by_image, back
 
     def _alike(self, accepted: Sequence[Key], side: int) -> tuple[FloatArray, FloatArray]:
         """Each pair's best similarity to an accepted pair of the same image (0) or caption (1), and whether one exists.
@@ -87,18 +87,18 @@ class Candidates:
         friends: dict[str, list[str]] = {}
         for pair in accepted:
             friends.setdefault(pair[side], []).append(pair[1 - side])
-        for key, others in friends.items() if profiles.shape[1] else ():
+        for key, accepted_ids in friends.items() if profiles.shape[1] else ():
             rows = self._rows[side].get(key, np.empty(0, dtype=np.int64))
-            mine, theirs = ids.positions([self.pairs[r][1 - side] for r in rows]), ids.positions(others)
-            likeness = np.where(mine[:, None] == theirs, -np.inf, profiles[mine] @ profiles[theirs].T).max(axis=1)
-            there = np.isfinite(likeness)
-            best[rows[there]], some[rows[there]] = likeness[there], 1.0
+            own_rows, theirs = ids.positions([self.pairs[r][1 - side] for r in rows]), ids.positions(accepted_ids)
+            likeness = np.where(own_rows[:, None] == theirs, -np.inf, profiles[own_rows] @ profiles[theirs].T).max(axis=1)
+            comparable = np.isfinite(likeness)
+            best[rows[comparable]], some[rows[comparable]] = likeness[comparable], 1.0
         return best, some
 
     def top(self, depth: int) -> list[int]:
         """Rows of the pairs in the top `depth` of some system: the pool of one round."""
-        found: list[int] = np.flatnonzero((self.said[:, :, 1:] >= 1 / depth - 1e-12).any(axis=(1, 2))).tolist()
-        return found
+        rows: list[int] = np.flatnonzero((self.said[:, :, 1:] >= 1 / depth - 1e-12).any(axis=(1, 2))).tolist()
+        return rows
 
 
 def _profiles(systems: Mapping[str, Lists]) -> tuple[tuple[Ids, FloatArray], tuple[Ids, FloatArray]]:
@@ -106,11 +106,11 @@ def _profiles(systems: Mapping[str, Lists]) -> tuple[tuple[Ids, FloatArray], tup
     if len(scores) < len(systems):
         return (Ids([]), np.zeros((0, 0))), (Ids([]), np.zeros((0, 0)))
     tables = [np.asarray(each.matrix(), dtype=np.float64) for each in scores]
-    there, back = (
+    query_profiles, back = (
         _unit(np.concatenate([_unit(part - part.mean(axis=0)) for part in side], axis=1))
         for side in (tables, [table.T for table in tables])
     )
-    return (scores[0].queries, there), (scores[0].candidates, back)
+    return (scores[0].queries, query_profiles), (scores[0].candidates, back)
 
 
 def _unit(rows: FloatArray) -> FloatArray:
@@ -138,31 +138,31 @@ def candidates(systems: Mapping[str, Lists], *, depth: int = DEPTH, progress: Pr
             for row, query in enumerate(ranking.queries):
                 for place, column in enumerate(ranking.indices[row].tolist()):
                     if column >= 0:
-                        other = ranking.candidates[column]
-                        pair = (query, other) if direction == "i2t" else (other, query)
+                        candidate = ranking.candidates[column]
+                        pair = (query, candidate) if direction == "i2t" else (candidate, query)
                         at = rows.setdefault(pair, len(rows))
                         entries.append((at, number, 1 if direction == "i2t" else 2, 1 / (place + 1)))
                         entries.append((at, number, 0, float(ranking.scores[row, place])))
-    said = np.full((len(rows), len(systems), 3), np.nan)
-    for at, number, what, value in entries:
-        said[at, number, what] = value
-    return Candidates(tuple(rows), tuple(systems), _filled(said), _profiles(systems))
+    table = np.full((len(rows), len(systems), 3), np.nan)
+    for at, number, field, value in entries:
+        table[at, number, field] = value
+    return Candidates(tuple(rows), tuple(systems), _filled(table), _profiles(systems))
 
 
-def _filled(said: FloatArray) -> FloatArray:
+def _filled(table: FloatArray) -> FloatArray:
     """Standardised scores; a pair outside a system's lists gets the system's lowest score and no rank."""
-    said = said.copy()
-    said[:, :, 1:] = np.nan_to_num(said[:, :, 1:])
-    for number in range(said.shape[1]):
-        column = said[:, number, 0]
-        known = np.isfinite(column)
-        spread = float(column[known].std()) or 1.0
-        column = np.where(known, column, column[known].min())
-        said[:, number, 0] = (column - float(column[known].mean())) / spread
-    return said
+    table = table.copy()
+    table[:, :, 1:] = np.nan_to_num(table[:, :, 1:])
+    for number in range(table.shape[1]):
+        column = table[:, number, 0]
+        finite = np.isfinite(column)
+        spread = float(column[finite].std()) or 1.0
+        column = np.where(finite, column, column[finite].min())
+        table[:, number, 0] = (column - float(column[finite].mean())) / spread
+    return table
 
 
-def probabilities(found: Candidates, known: Mapping[Key, bool], *, before: Candidates | None = None) -> FloatArray:
+def probabilities(candidates: Candidates, answers: Mapping[Key, bool], *, before: Candidates | None = None) -> FloatArray:
     """The probability of a match for every candidate, from the answers to some of them.
 
     Uses logistic regression on `Candidates.features` with yes and no as the target. If all answers are the same, the
@@ -176,43 +176,43 @@ def probabilities(found: Candidates, known: Mapping[Key, bool], *, before: Candi
             that it was trained on higher scores than new matches: by its new scores all others would look unlikely.
     """
     if before is None:
-        features = found.features(known)
-        return _fit(features, features, _known(found, known))
-    _check_same_systems(found, before)
-    features = replace(found, profiles=before.profiles).features(known)
-    return _fit(features, before.features(known), _known(before, known))
+        features = candidates.features(answers)
+        return _fit(features, features, _answers_by_row(candidates, answers))
+    _check_same_systems(candidates, before)
+    features = replace(candidates, profiles=before.profiles).features(answers)
+    return _fit(features, before.features(answers), _answers_by_row(before, answers))
 
 
-def own_probabilities(found: Candidates, known: Mapping[Key, bool], *, before: Candidates | None = None) -> FloatArray:
+def own_probabilities(candidates: Candidates, answers: Mapping[Key, bool], *, before: Candidates | None = None) -> FloatArray:
     """The same from each system alone, (pairs, systems): where they differ, the systems disagree."""
-    asked = found if before is None else before
-    _check_same_systems(found, asked)
-    given = _known(asked, known)
-    columns = range(len(found.systems))
-    return np.column_stack([_fit(found.said[:, n], asked.said[:, n], given) for n in columns])
+    reference = candidates if before is None else before
+    _check_same_systems(candidates, reference)
+    row_answers = _answers_by_row(reference, answers)
+    columns = range(len(candidates.systems))
+    return np.column_stack([_fit(candidates.said[:, n], reference.said[:, n], row_answers) for n in columns])
 
 
-def _check_same_systems(found: Candidates, before: Candidates) -> None:
-    if before.systems != found.systems:
-        names = ", ".join(before.systems), ", ".join(found.systems)
+def _check_same_systems(candidates: Candidates, before: Candidates) -> None:
+    if before.systems != candidates.systems:
+        names = ", ".join(before.systems), ", ".join(candidates.systems)
         raise LimnerError(f"the systems before training are {names[0]}: expected the same as now, {names[1]}")
 
 
-def _known(found: Candidates, known: Mapping[Key, bool]) -> dict[int, bool]:
-    row = {pair: number for number, pair in enumerate(found.pairs)}
-    return {row[pair]: bool(value) for pair, value in known.items() if pair in row}
+def _answers_by_row(candidates: Candidates, answers: Mapping[Key, bool]) -> dict[int, bool]:
+    row = {pair: number for number, pair in enumerate(candidates.pairs)}
+    return {row[pair]: bool(value) for pair, value in answers.items() if pair in row}
 
 
-def _fit(features: FloatArray, asked: FloatArray, known: Mapping[int, bool]) -> FloatArray:
+def _fit(features: FloatArray, train_features: FloatArray, answers: Mapping[int, bool]) -> FloatArray:
     """Probabilities from features, by weights that are fitted to the known rows of the features `asked`."""
     from sklearn.linear_model import LogisticRegression
 
-    rows, values = list(known), list(known.values())
+    rows, values = list(answers), list(answers.values())
     if len(set(values)) < 2:
         share = (sum(values) + 1) / (len(values) + 2)
         return np.full(len(features), share)
     # Newton's method to the end: the optimum does not depend on the CPU, a stop on the way to it does.
-    model = LogisticRegression(solver="newton-cholesky", tol=1e-10, max_iter=100).fit(asked[rows], values)
+    model = LogisticRegression(solver="newton-cholesky", tol=1e-10, max_iter=100).fit(train_features[rows], values)
     return _on_grid(model.predict_proba(features)[:, 1])
 
 
@@ -222,8 +222,8 @@ def _on_grid(values: FloatArray) -> FloatArray:
 
 
 def choose(
-    found: Candidates,
-    known: Mapping[Key, bool],
+    candidates: Candidates,
+    answers: Mapping[Key, bool],
     number: int,
     *,
     strategy: str = "sure",
@@ -242,17 +242,17 @@ def choose(
     """
     if strategy not in STRATEGIES:
         raise UnknownName("strategy", strategy, STRATEGIES)
-    if not known:
+    if not answers:
         raise LimnerError("no answers yet: start with 'limner annotate pool'")
-    chance = probabilities(found, known, before=before)
-    open_rows = [r for r, pair in enumerate(found.pairs) if pair not in known and chance[r] >= floor]
+    chance = probabilities(candidates, answers, before=before)
+    open_rows = [r for r, pair in enumerate(candidates.pairs) if pair not in answers and chance[r] >= floor]
     orders = {"sure": -chance, "unsure": np.abs(chance - 0.5)}
     if strategy == "disagree":
-        orders["disagree"] = -_on_grid(own_probabilities(found, known, before=before).std(axis=1))
+        orders["disagree"] = -_on_grid(own_probabilities(candidates, answers, before=before).std(axis=1))
     names = ("sure", "unsure") if strategy == "mixed" else (strategy,)
     ranked = [sorted(open_rows, key=lambda r, values=orders[name]: (values[r], r)) for name in names]  # type: ignore[misc]
     mixed = dict.fromkeys(r for r in chain.from_iterable(zip_longest(*ranked)) if r is not None)
-    return [found.pairs[r] for r in list(mixed)[:number]]
+    return [candidates.pairs[r] for r in list(mixed)[:number]]
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ class Turn:
 
 
 def in_turns(
-    found: Candidates,
+    candidates: Candidates,
     ask: Ask,
     *,
     budget: int,
@@ -297,39 +297,39 @@ def in_turns(
             learned the answers (see `probabilities`). Without it the systems stay fixed, and only their weights are
             learned.
     """
-    before = None if retrain is None else found
+    before = None if retrain is None else candidates
     draw = np.random.default_rng(seed)
     size = (first or budget // turns) if turns > 1 else budget
-    pool = draw.permutation(found.top(start_depth)).tolist()
-    known: dict[Key, bool] = dict(ask([found.pairs[r] for r in pool[:size]]))
-    record = [Turn(1, len(known), sum(known.values()))]
+    pool = draw.permutation(candidates.top(start_depth)).tolist()
+    answers: dict[Key, bool] = dict(ask([candidates.pairs[r] for r in pool[:size]]))
+    record = [Turn(1, len(answers), sum(answers.values()))]
     for turn in range(2, turns + 1):
-        found = found if retrain is None else retrain(known)
-        share = (budget - len(known)) // (turns - turn + 1)
-        chosen = choose(found, known, share, strategy=strategy, before=before)
-        before = None if before is None else _as_asked(before, found, chosen)
-        known.update(ask(chosen))
-        record.append(Turn(turn, len(known), sum(known.values())))
-    return known, record
+        candidates = candidates if retrain is None else retrain(answers)
+        share = (budget - len(answers)) // (turns - turn + 1)
+        chosen = choose(candidates, answers, share, strategy=strategy, before=before)
+        before = None if before is None else _as_chosen(before, candidates, chosen)
+        answers.update(ask(chosen))
+        record.append(Turn(turn, len(answers), sum(answers.values())))
+    return answers, record
 
 
-def _as_asked(before: Candidates, found: Candidates, chosen: Sequence[Key]) -> Candidates:
+def _as_chosen(before: Candidates, candidates: Candidates, chosen: Sequence[Key]) -> Candidates:
     """Earlier candidates, with the scores that the chosen pairs had when they were chosen."""
-    row, now = ({pair: number for number, pair in enumerate(each.pairs)} for each in (before, found))
-    there = [pair for pair in chosen if pair in row]
+    row, current = ({pair: number for number, pair in enumerate(each.pairs)} for each in (before, candidates))
+    existing = [pair for pair in chosen if pair in row]
     new = [pair for pair in chosen if pair not in row]
-    said = before.said.copy()
-    said[[row[pair] for pair in there]] = found.said[[now[pair] for pair in there]]
-    more = found.said[[now[pair] for pair in new]]
-    return replace(before, pairs=(*before.pairs, *new), said=np.concatenate([said, more]))
+    features = before.said.copy()
+    features[[row[pair] for pair in existing]] = candidates.said[[current[pair] for pair in existing]]
+    added = candidates.said[[current[pair] for pair in new]]
+    return replace(before, pairs=(*before.pairs, *new), said=np.concatenate([features, added]))
 
 
-def known_from(labels: Sequence[Label]) -> dict[Key, bool]:
+def boolean_labels(labels: Sequence[Label]) -> dict[Key, bool]:
     """Labels as booleans."""
     return {(x.image, x.caption): relevant(x.grade) for x in labels}
 
 
-def trained_again(collection: Collection, known: Mapping[Key, bool], *, train: Collection | None = None) -> Collection:
+def trained_again(collection: Collection, answers: Mapping[Key, bool], *, train: Collection | None = None) -> Collection:
     """The training data of systems in a later round: the training pairs, and every pair that people accepted.
 
     Rejected pairs are left out, even if they are original pairs. Use the scores of such a system only to find more
@@ -340,27 +340,27 @@ def trained_again(collection: Collection, known: Mapping[Key, bool], *, train: C
         known: Human answers to its pairs.
         train: The training split; without it, only accepted pairs are used.
     """
-    yes = [(image, caption, 1.0) for (image, caption), said in known.items() if said]
+    yes = [(image, caption, 1.0) for (image, caption), table in answers.items() if table]
     if not yes:
         raise LimnerError("no accepted pair yet: there is nothing to train on")
     images = list(dict.fromkeys(image for image, _, _ in yes))
     texts = list(dict.fromkeys(caption for _, caption, _ in yes))
-    shown, said = collection.images.subset(images), collection.texts.subset(texts)
+    image_items, text_items = collection.images.subset(images), collection.texts.subset(texts)
     pairs = list(yes)
     if train is not None:
         pairs = [*train.judgements.relevant, *yes]
-        shown, said = _joined(train.images, shown), _joined(train.texts, said)
-    judged = Judgements.from_pairs(pairs, queries=shown.ids, candidates=said.ids, name=collection.judgements.name)
-    return Collection(f"{collection.name}, learned", shown, said, judged)
+        image_items, text_items = _joined(train.images, image_items), _joined(train.texts, text_items)
+    judged = Judgements.from_pairs(pairs, queries=image_items.ids, candidates=text_items.ids, name=collection.judgements.name)
+    return Collection(f"{collection.name}, learned", image_items, text_items, judged)
 
 
-def _joined(one: Items, other: Items) -> Items:
+def _joined(one: Items, second: Items) -> Items:
     """The union of two sets of items, without duplicates; fields that only one of them has are dropped."""
-    new = [row for row, key in enumerate(other.ids) if key not in one.ids]
+    new = [row for row, key in enumerate(second.ids) if key not in one.ids]
     fields = {
-        name: [*one.fields[name], *(other.fields[name][row] for row in new)]
+        name: [*one.fields[name], *(second.fields[name][row] for row in new)]
         for name in one.fields
-        if name in other.fields
+        if name in second.fields
     }
-    ids = Ids([*one.ids, *(other.ids[row] for row in new)], what=one.kind)
-    return Items(ids, [*one.values, *(other.values[row] for row in new)], fields, kind=one.kind)
+    ids = Ids([*one.ids, *(second.ids[row] for row in new)], what=one.kind)
+    return Items(ids, [*one.values, *(second.values[row] for row in new)], fields, kind=one.kind)

@@ -64,12 +64,12 @@ class Guideline:
 
 def guidelines(store: Store) -> list[Guideline]:
     """All versions, oldest first; the first one is built into limner."""
-    kept = takewhile(lambda held: held is not None, (store.setting(_name(number)) for number in count(2)))
-    made = [
+    settings = takewhile(lambda setting: setting is not None, (store.setting(_name(number)) for number in count(2)))
+    revised = [
         Guideline(str(number), held["text"], tuple(GuidelineExample(**each) for each in held["examples"]))
-        for number, held in enumerate(kept, start=2)
+        for number, held in enumerate(settings, start=2)
     ]
-    return [Guideline(GUIDELINE, TEXT), *made]
+    return [Guideline(GUIDELINE, TEXT), *revised]
 
 
 def newest(store: Store) -> Guideline:
@@ -87,13 +87,13 @@ def revise(store: Store, text: str, examples: Iterable[GuidelineExample] = ()) -
     """
     listed = tuple(examples)
     _refuse_bad(text, listed, scale_of(store))
-    now = newest(store)
-    if (text.strip(), listed) == (now.text.strip(), now.examples):
-        return now
+    current = newest(store)
+    if (text.strip(), listed) == (current.text.strip(), current.examples):
+        return current
     words = text.strip() + "\n"
-    wanted = {"text": words, "examples": [asdict(each) for each in listed]}
+    content = {"text": words, "examples": [asdict(each) for each in listed]}
     for number in count(len(guidelines(store)) + 1):
-        if store.set(_name(number), wanted, replace=False) == wanted:  # someone else may have been first
+        if store.set(_name(number), content, replace=False) == content:  # someone else may have been first
             return Guideline(str(number), words, listed)
     raise AssertionError("there is always a free number")
 
@@ -138,5 +138,5 @@ def set_scale(store: Store, scale: Scale, *, guideline: str = "") -> None:
 def default_guideline(scale: Scale) -> str:
     """The rules for a scale without its own guideline."""
     meanings = [f"{grade.label}: {grade.meaning}" for grade in scale.grades if grade.meaning]
-    rest = "Judge what is there, not how well it is written. Zoom in before you say that something is missing."
-    return "\n".join([f"Read the caption, look at the image, and answer: {scale.question}", *meanings, rest])
+    advice = "Judge what is there, not how well it is written. Zoom in before you say that something is missing."
+    return "\n".join([f"Read the caption, look at the image, and answer: {scale.question}", *meanings, advice])

@@ -49,13 +49,13 @@ class ScoresJudge:
         if not pairs:
             return np.empty(0)
         rows, columns = (np.array([ids.index(p[side]) for p in pairs]) for side, ids in enumerate(self._ids))
-        found = np.empty(len(pairs))
+        values = np.empty(len(pairs))
         for start in range(0, len(self.scores.queries), self.scores.block_rows):
             stop = min(start + self.scores.block_rows, len(self.scores.queries))
-            here = np.flatnonzero((rows >= start) & (rows < stop))
-            if len(here):
-                found[here] = np.asarray(self.scores.block(start, stop))[rows[here] - start, columns[here]]
-        order = np.unique(found, return_inverse=True)[1]
+            in_block = np.flatnonzero((rows >= start) & (rows < stop))
+            if len(in_block):
+                values[in_block] = np.asarray(self.scores.block(start, stop))[rows[in_block] - start, columns[in_block]]
+        order = np.unique(values, return_inverse=True)[1]
         return np.asarray(order / max(order.max(), 1), dtype=np.float64)
 
     @property
@@ -80,22 +80,22 @@ class CaptionsJudge:
     def probabilities(self, pairs: Sequence[Key]) -> FloatArray:
         """`(1 + cosine) / 2`, 0 for an image without other captions."""
         texts = dict(zip(self.collection.texts.ids, self.collection.texts.values, strict=True))
-        own: dict[str, list[str]] = {}
+        captions_of: dict[str, list[str]] = {}
         for image, caption, _ in self.collection.judgements.relevant:
-            own.setdefault(image, []).append(caption)
-        wanted = {c for image, caption in pairs for c in (caption, *own.get(image, ()))}
-        used = sorted(wanted & texts.keys())
+            captions_of.setdefault(image, []).append(caption)
+        needed = {c for image, caption in pairs for c in (caption, *captions_of.get(image, ()))}
+        used = sorted(needed & texts.keys())
         vectors = np.asarray(
             self.encoder.encode(Items(Ids(used), [texts[c] for c in used], kind="text")), dtype=np.float64
         )
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         row = {caption: n for n, caption in enumerate(used)}
-        found = np.zeros(len(pairs))
+        values = np.zeros(len(pairs))
         for place, (image, caption) in enumerate(pairs):
-            others = [row[c] for c in own.get(image, ()) if c != caption]
-            if others:
-                found[place] = (1 + float((vectors[others] @ vectors[row[caption]]).max())) / 2
-        return np.clip(found, 0, 1)
+            other_rows = [row[c] for c in captions_of.get(image, ()) if c != caption]
+            if other_rows:
+                values[place] = (1 + float((vectors[other_rows] @ vectors[row[caption]]).max())) / 2
+        return np.clip(values, 0, 1)
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,10 @@ class ScorerJudge:
         images, texts = self.collection.images, self.collection.texts
         first = [images.values[images.ids.index(image)] for image, _ in pairs]
         second = [texts.values[texts.ids.index(caption)] for _, caption in pairs]
-        said = np.asarray(self.scorer.score_pairs(first, second), dtype=np.float64)
-        if said.shape != (len(pairs),):
-            raise LimnerError(f"the scorer gave shape {said.shape}: expected one number for each of {len(pairs)} pairs")
-        return np.asarray(1 / (1 + np.exp(-np.clip(said, -50, 50))))
+        scores = np.asarray(self.scorer.score_pairs(first, second), dtype=np.float64)
+        if scores.shape != (len(pairs),):
+            raise LimnerError(f"the scorer gave shape {scores.shape}: expected one number for each of {len(pairs)} pairs")
+        return np.asarray(1 / (1 + np.exp(-np.clip(scores, -50, 50))))
 
 
 @dataclass(frozen=True)
@@ -138,9 +138,9 @@ class StoredJudge:
     def probabilities(self, pairs: Sequence[Key]) -> FloatArray:
         """The stored probabilities."""
         refuse_unknown_judge(self.store, self.name)
-        said = machine_answers(self.store, self.name)
-        middle = float(np.mean(list(said.values()))) if said else 0.5
-        return np.array([said.get(pair, middle) for pair in pairs])
+        stored = machine_answers(self.store, self.name)
+        middle = float(np.mean(list(stored.values()))) if stored else 0.5
+        return np.array([stored.get(pair, middle) for pair in pairs])
 
 
 def judge_named(
@@ -156,17 +156,17 @@ def judge_named(
         store: The store.
         trusted: Whether "module:thing" is allowed; False for a name read from a file.
     """
-    kind, _, which = name.partition("=")
-    if kind == "captions" and not which:
+    kind, _, argument = name.partition("=")
+    if kind == "captions" and not argument:
         from limner.encoders import encoder
 
         return CaptionsJudge(collection, encoder("minilm"))
     if kind == "stored":
-        refuse_unknown_judge(store, which)
-        return StoredJudge(store, which)
+        refuse_unknown_judge(store, argument)
+        return StoredJudge(store, argument)
     if kind == "scores":
-        if not isinstance(systems.get(which), Scores):
-            raise UnknownName("system with scores", which, [n for n, s in systems.items() if isinstance(s, Scores)])
-        return ScoresJudge(systems[which], name)
-    thing = JUDGES.find(name, trusted=trusted)
-    return thing(collection) if callable(thing) else thing
+        if not isinstance(systems.get(argument), Scores):
+            raise UnknownName("system with scores", argument, [n for n, s in systems.items() if isinstance(s, Scores)])
+        return ScoresJudge(systems[argument], name)
+    judge = JUDGES.find(name, trusted=trusted)
+    return judge(collection) if callable(judge) else judge

@@ -53,11 +53,11 @@ def _percent(e: Estimate) -> str:
 
 
 def quality(
-    given: Sequence[Answer],
+    answers: Sequence[Answer],
     collection: Collection,
-    made: Design | None,
+    design: Design | None,
     units: Sequence[int],
-    said: Mapping[Key, bool],
+    labels: Mapping[Key, bool],
     level: float,
 ) -> LabelQuality:
     """Precision and recall of the given pairs: `limner.annotate.estimate.label_quality` on a sample.
@@ -70,40 +70,40 @@ def quality(
         said: The human label of each (image, caption).
         level: Coverage of the intervals.
     """
-    precision = _precision(given, collection, level)
-    if made is None or made.unit != LEVEL or not units:
+    precision = _precision(answers, collection, level)
+    if design is None or design.unit != LEVEL or not units:
         return LabelQuality(precision, None, None)
-    each = len(collection.judgements.relevant) / made.queries
-    hidden = _hidden(made, units, said, level)
+    each = len(collection.judgements.relevant) / design.queries
+    hidden = _hidden(design, units, labels, level)
     right = precision or Estimate(1.0, 1.0, 1.0, level, 0.0, 0, 0, float("nan"))
     matches = _linear(right.value * each + hidden.value, each**2 * right.variance + hidden.variance, hidden)
     return LabelQuality(precision, label_recall(each, right, hidden), matches)
 
 
-def _precision(given: Sequence[Answer], collection: Collection, level: float) -> Estimate | None:
+def _precision(answers: Sequence[Answer], collection: Collection, level: float) -> Estimate | None:
     """The share of judged known positives that people call matches."""
     pairs = {(image, caption) for image, caption, _ in collection.judgements.relevant}
-    said: dict[tuple[str, str], list[int]] = {}
-    for answer in given:
+    by_pair: dict[tuple[str, str], list[int]] = {}
+    for answer in answers:
         if answer.role == "gold_pos" and (answer.image, answer.caption) in pairs:
-            said.setdefault((answer.image, answer.caption), []).append(answer.grade)
-    if not said:
+            by_pair.setdefault((answer.image, answer.caption), []).append(answer.grade)
+    if not by_pair:
         return None
-    right = [float(relevant(majority(grades)[0])) for grades in said.values()]
+    right = [float(relevant(majority(grades)[0])) for grades in by_pair.values()]
     return stratified(right, np.zeros(len(right), dtype=int), [len(pairs)], level=level)
 
 
-def _hidden(made: Design, units: Sequence[int], said: Mapping[Key, bool], level: float) -> Estimate:
+def _hidden(design: Design, units: Sequence[int], labels: Mapping[Key, bool], level: float) -> Estimate:
     """Mean number of a query's matches that are not given."""
-    strata = [made.units[n].stratum for n in units]
+    strata = [design.units[n].stratum for n in units]
     count = np.bincount(strata, minlength=len(levels.PRIOR))
     if count.min() < 2:
         raise LimnerError(f"queries labelled at each level: {count.tolist()}; an interval needs at least 2 per level")
-    more = levels.matches_found(made, units, said)
-    return sum_of_means(more, strata, [made.queries] * len(count), bounds=(0.0, np.inf), level=level)
+    new_matches = levels.matches_found(design, units, labels)
+    return sum_of_means(new_matches, strata, [design.queries] * len(count), bounds=(0.0, np.inf), level=level)
 
 
-def label_recall(given: float, precision: Estimate, hidden: Estimate) -> Estimate:
+def label_recall(positives: float, precision: Estimate, hidden: Estimate) -> Estimate:
     """`p g / (p g + h)` with a linearised interval, from independent estimates of p and h.
 
     Args:
@@ -117,11 +117,11 @@ def label_recall(given: float, precision: Estimate, hidden: Estimate) -> Estimat
     (0.25, 0.189, 0.311)
     """
     p, h = precision.value, hidden.value
-    total = p * given + h
+    total = p * positives + h
     if total <= 0:
         raise LimnerError("the answers contain no match, given or new: recall is undefined")
-    variance = given**2 * (h**2 * precision.variance + p**2 * hidden.variance) / total**4
-    return _linear(p * given / total, variance, hidden, high=1.0)
+    variance = positives**2 * (h**2 * precision.variance + p**2 * hidden.variance) / total**4
+    return _linear(p * positives / total, variance, hidden, high=1.0)
 
 
 def _linear(value: float, variance: float, like: Estimate, high: float = np.inf) -> Estimate:

@@ -68,7 +68,7 @@ def depth_of(measures: Iterable[Measure]) -> int:
     return head * NEXT
 
 
-def levels(lists: Mapping[str, Ranking], known: Judgements) -> list[list[tuple[str, ...]]]:
+def levels(lists: Mapping[str, Ranking], judgements: Judgements) -> list[list[tuple[str, ...]]]:
     """The candidates of the first two levels for each query of `known`; the second level includes the first.
 
     Args:
@@ -76,46 +76,46 @@ def levels(lists: Mapping[str, Ranking], known: Judgements) -> list[list[tuple[s
         known: The given positives, query -> candidate; they need no label.
     """
     head = max(max(ranking.depth for ranking in lists.values()) // NEXT, 1)
-    given: dict[str, set[str]] = {query: set() for query in known.queries}
-    for query, candidate, _ in known.relevant:
-        given[query].add(candidate)
-    rows = [ranking.indices[ranking.queries.positions(known.queries)].tolist() for ranking in lists.values()]
+    positives: dict[str, set[str]] = {query: set() for query in judgements.queries}
+    for query, candidate, _ in judgements.relevant:
+        positives[query].add(candidate)
+    rows = [ranking.indices[ranking.queries.positions(judgements.queries)].tolist() for ranking in lists.values()]
     names = [list(ranking.candidates) for ranking in lists.values()]
-    best = [_best(listed, names, given[query]) for query, *listed in zip(known.queries, *rows, strict=True)]
+    best = [_best(listed, names, positives[query]) for query, *listed in zip(judgements.queries, *rows, strict=True)]
     first = [tuple(c for c, rank in each.items() if rank < head) for each in best]
-    return [first, [tuple(each)[: len(own) * NEXT] for each, own in zip(best, first, strict=True)]]
+    return [first, [tuple(each)[: len(top) * NEXT] for each, top in zip(best, first, strict=True)]]
 
 
-def _best(listed: Sequence[list[int]], names: Sequence[list[str]], given: set[str]) -> dict[str, int]:
+def _best(listed: Sequence[list[int]], names: Sequence[list[str]], positives: set[str]) -> dict[str, int]:
     """The best rank of each candidate that is not a given positive, in order of rank."""
     best: dict[str, int] = {}
-    for columns, own in zip(listed, names, strict=True):
+    for columns, ids in zip(listed, names, strict=True):
         for rank, column in enumerate(columns):
-            if column >= 0 and (candidate := own[column]) not in given:
+            if column >= 0 and (candidate := ids[column]) not in positives:
                 best[candidate] = min(rank, best.get(candidate, rank))
     return dict(sorted(best.items(), key=lambda item: item[1]))
 
 
-def units_of(made: Sequence[Sequence[tuple[str, ...]]], known: Judgements) -> list[Unit]:
+def units_of(upper_levels: Sequence[Sequence[tuple[str, ...]]], judgements: Judgements) -> list[Unit]:
     """All units of a design, level by level; the candidates of the last level are filled in when it is drawn."""
     upper = [
         Unit(query, candidates, level)
-        for level, each in enumerate(made)
-        for query, candidates in zip(known.queries, each, strict=True)
+        for level, each in enumerate(upper_levels)
+        for query, candidates in zip(judgements.queries, each, strict=True)
     ]
-    return upper + [Unit(query, (), len(made)) for query in known.queries]
+    return upper + [Unit(query, (), len(upper_levels)) for query in judgements.queries]
 
 
-def whole(known: Judgements, query: str) -> tuple[str, ...]:
+def all_candidates(judgements: Judgements, query: str) -> tuple[str, ...]:
     """Every candidate of a query that is not a given positive."""
-    given = set(known.columns[known.rows == known.queries.index(query)].tolist())
-    return tuple(c for n, c in enumerate(known.candidates) if n not in given)
+    positives = set(judgements.columns[judgements.rows == judgements.queries.index(query)].tolist())
+    return tuple(c for n, c in enumerate(judgements.candidates) if n not in positives)
 
 
-def costs(made: Sequence[Sequence[tuple[str, ...]]], known: Judgements) -> FloatArray:
+def costs(upper_levels: Sequence[Sequence[tuple[str, ...]]], judgements: Judgements) -> FloatArray:
     """Mean number of labels per unit of each level."""
-    pool = len(known.candidates) - len(known) / len(known.queries)
-    return np.array([*(float(np.mean([len(c) for c in each])) for each in made), pool])
+    pool = len(judgements.candidates) - len(judgements) / len(judgements.queries)
+    return np.array([*(float(np.mean([len(c) for c in each])) for each in upper_levels), pool])
 
 
 def smallest(each: FloatArray) -> FloatArray:
@@ -138,49 +138,49 @@ def least_labels(each: FloatArray) -> int:
 
 def refuse_small(budget: int | None, each: FloatArray, direction: str) -> None:
     """Refuses a budget below the cost of the smallest design."""
-    least = least_labels(each)
-    if budget is not None and budget < least:
+    minimum = least_labels(each)
+    if budget is not None and budget < minimum:
         raise LimnerError(
             f"{direction}: {budget:,} labels are too few for measures that need all matches of a query: expected "
-            f"{least:,} or more ({LEAST} queries at each level, the last with all {int(each[-1]):,} candidates, and "
+            f"{minimum:,} or more ({LEAST} queries at each level, the last with all {int(each[-1]):,} candidates, and "
             "more at the cheap levels), or only R@k, S@k, MRR@k and P@k, which need far fewer"
         )
 
 
-def _last(made: Design) -> int:
-    return made.units[-1].stratum
+def _last(design: Design) -> int:
+    return design.units[-1].stratum
 
 
-def has_positive(queries: Ids, known: Judgements) -> BoolArray:
+def has_positive(queries: Ids, judgements: Judgements) -> BoolArray:
     """Whether each query has a given positive: a measure is the mean over these; refused if there is none.
 
     >>> has_positive(Ids(["q", "r"]), Judgements.from_pairs([("q", "a")])).tolist()
     [True, False]
     """
-    positive = np.isin(known.queries.find(queries), np.flatnonzero(known.counts))
+    positive = np.isin(judgements.queries.find(queries), np.flatnonzero(judgements.counts))
     if not positive.any():
         raise LimnerError(f"{shown(queries)}: no query has a given positive, so no measure can be computed")
     return positive
 
 
-def with_positives(known: Judgements) -> Judgements:
+def with_positives(judgements: Judgements) -> Judgements:
     """The given positives of the queries that have one; a design of levels covers only these queries."""
-    rows = np.flatnonzero(has_positive(known.queries, known))
-    return known.relevant.restrict(queries=known.queries[rows])
+    rows = np.flatnonzero(has_positive(judgements.queries, judgements))
+    return judgements.relevant.restrict(queries=judgements.queries[rows])
 
 
-def given_values(source: Scores | Ranking, known: Judgements, measures: Sequence[Measure]) -> dict[Measure, float]:
+def given_values(source: Scores | Ranking, judgements: Judgements, measures: Sequence[Measure]) -> dict[Measure, float]:
     """Each measure under the given positives alone."""
-    (placed,), _ = place(source, [RankRequest(known)])
+    (placed,), _ = place(source, [RankRequest(judgements)])
     return {measure: float(measure(placed).mean()) for measure in measures}
 
 
 def before_and_after(
     source: Scores | Ranking,
-    made: Design,
+    design: Design,
     units: Sequence[int],
-    known: Judgements,
-    said: Mapping[Key, bool],
+    judgements: Judgements,
+    labels: Mapping[Key, bool],
     measures: Sequence[Measure],
 ) -> dict[Measure, Steps]:
     """Each measure of the query of each labelled unit, without and with the labels of its level: `v_{l-1}` and `v_l`.
@@ -193,68 +193,68 @@ def before_and_after(
         said: The human label of each (image, caption).
         measures: Measures.
     """
-    found: dict[Measure, Steps] = {measure: {} for measure in measures}
+    steps: dict[Measure, Steps] = {measure: {} for measure in measures}
     if not units:
-        return found
-    queries = list(dict.fromkeys(made.units[n].query for n in units))
+        return steps
+    queries = list(dict.fromkeys(design.units[n].query for n in units))
     part = source.restrict(queries=queries) if isinstance(source, Scores) else source
-    by_level = [[n for n in units if made.units[n].stratum == level] for level in range(_last(made) + 1)]
-    asked = [
-        RankRequest(_revealed(made, numbers, down_to, known, said))
+    by_level = [[n for n in units if design.units[n].stratum == level] for level in range(_last(design) + 1)]
+    requests = [
+        RankRequest(_revealed(design, numbers, down_to, judgements, labels))
         for level, numbers in enumerate(by_level)
         for down_to in (level - 1, level)
     ]
-    placed, _ = place(part, asked)
+    placed, _ = place(part, requests)
     for numbers, before, after in zip(by_level, placed[::2], placed[1::2], strict=True):
-        number = {made.units[n].query: n for n in numbers}
+        number = {design.units[n].query: n for n in numbers}
         for measure in measures:
-            both = zip(measure(before).tolist(), measure(after).tolist(), strict=True)
-            found[measure] |= {number[q]: step for q, step in zip(after.queries, both, strict=True)}
-    return found
+            pairs = zip(measure(before).tolist(), measure(after).tolist(), strict=True)
+            steps[measure] |= {number[q]: step for q, step in zip(after.queries, pairs, strict=True)}
+    return steps
 
 
-def matches_found(made: Design, units: Sequence[int], said: Mapping[Key, bool]) -> list[float]:
+def matches_found(design: Design, units: Sequence[int], labels: Mapping[Key, bool]) -> list[float]:
     """For each labelled unit, the number of new matches compared with the level above."""
-    many = len(made.units) // (_last(made) + 1)
-    found = []
+    n_queries = len(design.units) // (_last(design) + 1)
+    counts = []
     for n in units:
         count = [
-            sum(bool(said.get(pair)) for pair in made.units[each].pairs(made.direction))
-            for each in (n, n - many)
+            sum(bool(labels.get(pair)) for pair in design.units[each].pairs(design.direction))
+            for each in (n, n - n_queries)
             if each >= 0
         ]
-        found.append(float(count[0] - sum(count[1:])))
-    return found
+        counts.append(float(count[0] - sum(count[1:])))
+    return counts
 
 
 def _revealed(
-    made: Design, units: Sequence[int], level: int, known: Judgements, said: Mapping[Key, bool]
+    design: Design, units: Sequence[int], level: int, judgements: Judgements, labels: Mapping[Key, bool]
 ) -> Judgements:
     """The given positives of these units' queries, and the matches that people found up to a level."""
-    queries = [made.units[n].query for n in units]
-    many = len(made.units) // (_last(made) + 1)
+    queries = [design.units[n].query for n in units]
+    n_queries = len(design.units) // (_last(design) + 1)
     pairs: list[tuple[str, str]] = []
     for n in units if level >= 0 else ():
-        unit = made.units[level * many + n % many]
-        keys = zip(unit.candidates, unit.pairs(made.direction), strict=True)
-        pairs += [(unit.query, c) for c, key in keys if said.get(key)]
-    given = known.restrict(queries=queries)
-    return given | Judgements.from_pairs(pairs, queries=given.queries, candidates=given.candidates)
+        unit = design.units[level * n_queries + n % n_queries]
+        keys = zip(unit.candidates, unit.pairs(design.direction), strict=True)
+        pairs += [(unit.query, c) for c, key in keys if labels.get(key)]
+    positives = judgements.restrict(queries=queries)
+    return positives | Judgements.from_pairs(pairs, queries=positives.queries, candidates=positives.candidates)
 
 
-def spread(found: Iterable[Steps], codes: IntArray, strata: int) -> FloatArray:
+def spread(steps: Iterable[Steps], codes: IntArray, strata: int) -> FloatArray:
     """The standard deviation that matters at each level, for the system and measure where it is largest.
 
     This is the deviation of what the level above does not predict, times the weight of the level in the estimate. The
     prior expectation counts as two additional answers.
     """
-    expected, most = np.array(EXPECTED), np.zeros(strata)
-    for each in found:
+    expected, largest = np.array(EXPECTED), np.zeros(strata)
+    for each in steps:
         at = codes[np.array(list(each), dtype=np.int64)]
-        sizes, both = np.bincount(codes, minlength=strata), np.array(list(each.values()), dtype=np.float64)
-        y = chain(both[:, 0], both[:, 1], at, sizes).values if each else np.empty(0)
+        sizes, step_values = np.bincount(codes, minlength=strata), np.array(list(each.values()), dtype=np.float64)
+        y = chain(step_values[:, 0], step_values[:, 1], at, sizes).values if each else np.empty(0)
         for level in range(strata):
-            own = y[at == level]
-            square = float(((own - own.mean()) ** 2).sum()) if len(own) else 0.0
-            most[level] = max(most[level], (square + 2 * expected[level] ** 2) / (max(len(own) - 1, 0) + 2))
-    return np.asarray(np.sqrt(most))
+            at_level = y[at == level]
+            square = float(((at_level - at_level.mean()) ** 2).sum()) if len(at_level) else 0.0
+            largest[level] = max(largest[level], (square + 2 * expected[level] ** 2) / (max(len(at_level) - 1, 0) + 2))
+    return np.asarray(np.sqrt(largest))

@@ -82,8 +82,8 @@ class Merged:
             shares = f"{_percent(c.precision):>9}  {_percent(c.recall):>6}"
             rows.append(f"{c.direction:9}  {c.queries:7,}  {c.original:8,}  {verified:17}  {merged:17}  {shares}")
         for name, sides in list(self.quality.items())[1:]:  # that of the original is in the table
-            both = (f"{d} precision {_percent(p)}, recall {_percent(r)}" for d, (p, r) in sides.items())
-            rows.append(f"{name}: {'; '.join(both)}")
+            parts = (f"{d} precision {_percent(p)}, recall {_percent(r)}" for d, (p, r) in sides.items())
+            rows.append(f"{name}: {'; '.join(parts)}")
         refuted = count(self.refuted, "original pair was", "original pairs were")
         rows.append(f"{refuted} refuted; {self.removed:,} images and captions excluded")
         return "\n".join(rows)
@@ -137,18 +137,18 @@ def merge(
     bad_images, bad_captions = set(invalid_images), set(invalid_captions)
     images = [key for key in original.queries if key not in bad_images]
     captions = [key for key in original.candidates if key not in bad_captions]
-    kept = [x for x in labels if x.image not in bad_images and x.caption not in bad_captions]
-    verified = to_judgements(kept, images=images, captions=captions, name="verified")
+    valid_labels = [x for x in labels if x.image not in bad_images and x.caption not in bad_captions]
+    verified = to_judgements(valid_labels, images=images, captions=captions, name="verified")
     base = original.restrict(queries=images, candidates=captions)
     joined, refuted = _unless_refuted(base, verified)
-    others = [other.restrict(queries=images, candidates=captions) for other in further]
-    for other in others:
-        joined = joined | other.relevant
+    further_judgements = [other.restrict(queries=images, candidates=captions) for other in further]
+    for extra in further_judgements:
+        joined = joined | extra.relevant
     counted = tuple(_counted(d, base, verified, joined) for d in ("i2t", "t2i"))
     removed = len(original.queries) + len(original.candidates) - len(images) - len(captions)
     quality = {"original": _quality(base, verified)}
-    for number, other in enumerate(others):
-        quality[other.name if other.name not in quality else f"{other.name} {number + 1}"] = _quality(other, verified)
+    for number, extra in enumerate(further_judgements):
+        quality[extra.name if extra.name not in quality else f"{extra.name} {number + 1}"] = _quality(extra, verified)
     return Merged(joined.with_name(name), verified, refuted, removed, (counted[0], counted[1]), quality)
 
 
@@ -162,17 +162,17 @@ def _unless_refuted(original: Judgements, verified: Judgements) -> tuple[Judgeme
     said_no = verified.grades == 0
     refused = (verified.rows * width + verified.columns)[said_no]
     keep = ~np.isin(original.rows * width + original.columns, refused) | (original.grades == 0)
-    rest = Judgements(
+    remaining = Judgements(
         original.queries, original.candidates, original.rows[keep], original.columns[keep], original.grades[keep]
     )
-    return rest | verified, int((~keep).sum())
+    return remaining | verified, int((~keep).sum())
 
 
 def _counted(direction: str, original: Judgements, verified: Judgements, joined: Judgements) -> Counted:
     sides = [j if direction == "i2t" else j.T for j in (original, verified, joined)]
-    asked = np.flatnonzero(np.diff(sides[1].indptr) > 0)
-    before, found, after = (int(side.counts[asked].sum()) for side in sides)
-    return Counted(direction, len(asked), before, found, after, *precision_recall(sides[0], sides[1]))
+    judged_queries = np.flatnonzero(np.diff(sides[1].indptr) > 0)
+    before, n_verified, after = (int(side.counts[judged_queries].sum()) for side in sides)
+    return Counted(direction, len(judged_queries), before, n_verified, after, *precision_recall(sides[0], sides[1]))
 
 
 def precision_recall(original: Judgements, judged: Judgements) -> tuple[float, float]:
@@ -195,14 +195,14 @@ def precision_recall(original: Judgements, judged: Judgements) -> tuple[float, f
         raise LimnerError("judgements over different ids: restrict one to the ids of the other first")
     width = max(len(original.candidates), 1)
     old = original.relevant.rows * width + original.relevant.columns
-    judged_key, found = judged.rows * width + judged.columns, judged.grades > 0
+    judged_key, positive = judged.rows * width + judged.columns, judged.grades > 0
     in_old = np.isin(judged_key, old)
     n = len(judged.queries)
-    asked, right, wanted = (
-        np.bincount(judged.rows[mask], minlength=n).astype(np.float64) for mask in (in_old, in_old & found, found)
+    n_judged, right, n_positive = (
+        np.bincount(judged.rows[mask], minlength=n).astype(np.float64) for mask in (in_old, in_old & positive, positive)
     )
-    precision = right[asked > 0] / asked[asked > 0]
-    recall = right[wanted > 0] / wanted[wanted > 0]
+    precision = right[n_judged > 0] / n_judged[n_judged > 0]
+    recall = right[n_positive > 0] / n_positive[n_positive > 0]
     return _mean(precision), _mean(recall)
 
 
@@ -212,5 +212,5 @@ def _mean(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
 
 def taken_out(store: Store) -> tuple[list[str], list[str]]:
     """The excluded images and captions of the store."""
-    found = exclusions(store)
-    return [e.name for e in found if e.kind == "image"], [e.name for e in found if e.kind == "caption"]
+    excluded = exclusions(store)
+    return [e.name for e in excluded if e.kind == "image"], [e.name for e in excluded if e.kind == "caption"]

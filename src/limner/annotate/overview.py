@@ -38,20 +38,20 @@ class Disagreement:
     opposed: bool
 
 
-def disagreements(given: Sequence[Answer]) -> list[Disagreement]:
+def disagreements(answers: Sequence[Answer]) -> list[Disagreement]:
     """Pairs with different grades, the largest difference first; controls are left out."""
     by_pair: dict[int, list[Answer]] = {}
-    for answer in given:
+    for answer in answers:
         if answer.role == "real":
             by_pair.setdefault(answer.pair, []).append(answer)
-    found = [_disagreement(own) for own in by_pair.values() if len({a.grade for a in own}) > 1]
-    return sorted(found, key=lambda d: (-d.opposed, -d.spread, -pvariance([a.grade for a in d.answers]), d.image))
+    disputed = [_disagreement(pair_answers) for pair_answers in by_pair.values() if len({a.grade for a in pair_answers}) > 1]
+    return sorted(disputed, key=lambda d: (-d.opposed, -d.spread, -pvariance([a.grade for a in d.answers]), d.image))
 
 
-def _disagreement(own: Sequence[Answer]) -> Disagreement:
-    grades = [answer.grade for answer in own]
+def _disagreement(pair_answers: Sequence[Answer]) -> Disagreement:
+    grades = [answer.grade for answer in pair_answers]
     opposed = len({relevant(grade) for grade in grades}) > 1
-    return Disagreement(own[0].image, own[0].caption, tuple(own), max(grades) - min(grades), opposed)
+    return Disagreement(pair_answers[0].image, pair_answers[0].caption, tuple(pair_answers), max(grades) - min(grades), opposed)
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Throughput:
         return self.left / self.today if self.today and self.whole_day else math.nan
 
 
-def throughput(given: Sequence[Answer], *, asked: int, now: int) -> Throughput:
+def throughput(answers: Sequence[Answer], *, requested: int, timestamp: int) -> Throughput:
     """The answers by day, and the remaining work.
 
     Args:
@@ -95,13 +95,13 @@ def throughput(given: Sequence[Answer], *, asked: int, now: int) -> Throughput:
         asked: Total number of answers that the pooled pairs need.
         now: The time, in milliseconds since 1970.
     """
-    real = [answer for answer in given if answer.role == "real"]
-    day = datetime.fromtimestamp(now / 1000, UTC).date()
+    real = [answer for answer in answers if answer.role == "real"]
+    day = datetime.fromtimestamp(timestamp / 1000, UTC).date()
     counted = Counter(datetime.fromtimestamp(answer.added / 1000, UTC).date() for answer in real)
     days = tuple((when, counted[when]) for when in (day - timedelta(days=n) for n in reversed(range(DAYS))))
-    recent = [answer for answer in real if answer.added > now - DAY]
+    recent = [answer for answer in real if answer.added > timestamp - DAY]
     times = [answer.milliseconds for answer in real if answer.milliseconds is not None]
     seconds = median(times) / 1000 if times else math.nan
-    people, left = len({answer.annotator for answer in recent}), max(0, asked - len(real))
-    whole_day = any(answer.added <= now - DAY for answer in real)
+    people, left = len({answer.annotator for answer in recent}), max(0, requested - len(real))
+    whole_day = any(answer.added <= timestamp - DAY for answer in real)
     return Throughput(days, len(recent), people, seconds, left, len(times), whole_day)

@@ -41,18 +41,18 @@ def original(store: Store) -> Judgements:
     if rows is None:
         raise LimnerError("the store has no original pairs: create it with 'limner annotate pool' or 'plan'")
     images, captions = (_keys(store, table) for table in (image, caption))
-    with damage_told(store.where, what="store of original pairs"):
+    with damage_told(store.location, what="store of original pairs"):
         pairs = [(i, t, g) for i, t, g in rows]
         return Judgements.from_pairs(pairs, queries=images, candidates=captions, name=ORIGINAL)
 
 
 def stored_collection(store: Store) -> Collection:
     """Images, captions and given pairs from the store; without image files."""
-    known = original(store).with_name("pairs")
-    images = Items(known.queries, [None] * len(known.queries))
-    texts = Items(known.candidates, list(known.candidates), kind="text")
+    judgements = original(store).with_name("pairs")
+    images = Items(judgements.queries, [None] * len(judgements.queries))
+    texts = Items(judgements.candidates, list(judgements.candidates), kind="text")
     name = (store.setting("collection") or {}).get("name") or "collection"
-    return Collection(str(name), images, texts, known)
+    return Collection(str(name), images, texts, judgements)
 
 
 def _keys(store: Store, table: sa.Table) -> list[str]:
@@ -78,17 +78,17 @@ def keep_study(
         progress(number, len(systems))
         lists[name] = lists_of(each, depth=depth)
     for direction in directions:
-        found = {name: each[direction] for name, each in lists.items() if direction in each}
-        kept = {"measures": [str(m) for m in measures], "half_width": half_width, **_numbered(store, found, direction)}
-        store.set(f"study {direction}", kept)
+        rankings = {name: each[direction] for name, each in lists.items() if direction in each}
+        inputs = {"measures": [str(m) for m in measures], "half_width": half_width, **_numbered(store, rankings, direction)}
+        store.set(f"study {direction}", inputs)
 
 
 def _numbered(store: Store, lists: Mapping[str, Ranking], direction: str) -> dict[str, object]:
     """Lists as the store's ids of images and captions."""
     queries, candidates = (Ids(keys) for keys in _sides(store, direction))
-    asked = next(iter(lists.values())).queries if lists else Ids([])
-    rows = {name: _places(ranking, asked, candidates) for name, ranking in lists.items()}
-    return {"queries": queries.positions(asked).tolist(), "systems": rows}
+    study_queries = next(iter(lists.values())).queries if lists else Ids([])
+    rows = {name: _places(ranking, study_queries, candidates) for name, ranking in lists.items()}
+    return {"queries": queries.positions(study_queries).tolist(), "systems": rows}
 
 
 def _sides(store: Store, direction: str) -> tuple[list[str], list[str]]:
@@ -119,14 +119,14 @@ class KeptStudy:
 
 def kept_study(store: Store, design: Design) -> KeptStudy | None:
     """The stored inputs of a design's plan; None if an earlier version of limner created it."""
-    kept = store.setting(f"study {design.direction}")
-    if kept is None or not set(design.settings["systems"]) <= set(kept["systems"]):
+    inputs = store.setting(f"study {design.direction}")
+    if inputs is None or not set(design.settings["systems"]) <= set(inputs["systems"]):
         return None
     queries, candidates = _sides(store, design.direction)
-    with damage_told(store.where, what="store of a study"):
-        asked, pool = Ids([queries[n] for n in kept["queries"]]), Ids(candidates)
+    with damage_told(store.location, what="store of a study"):
+        study_queries, pool = Ids([queries[n] for n in inputs["queries"]]), Ids(candidates)
         lists = {
-            name: Ranking(asked, pool, np.array(kept["systems"][name], dtype=np.int64), None, len(pool))
+            name: Ranking(study_queries, pool, np.array(inputs["systems"][name], dtype=np.int64), None, len(pool))
             for name in design.settings["systems"]
         }
-        return KeptStudy(lists, float(kept["half_width"]))
+        return KeptStudy(lists, float(inputs["half_width"]))

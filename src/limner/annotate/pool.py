@@ -44,23 +44,23 @@ def proposed(systems: Mapping[str, Lists], *, depth: int = TOP, turn: int = 1) -
     >>> [(p.direction, p.image, p.caption, p.rank) for p in proposed({"eyes": scores}, depth=1)][1:3]
     [('i2t', 'b.jpg', 'b', 1), ('t2i', 'a.jpg', 'a', 1)]
     """
-    found = []
+    proposals = []
     for name, system in systems.items():
         for direction, ranking in lists_of(system, depth=depth).items():
-            found += _of_lists(name, direction, ranking, turn)
-    return found
+            proposals += _of_lists(name, direction, ranking, turn)
+    return proposals
 
 
 def _of_lists(name: str, direction: str, ranking: Ranking, turn: int) -> list[Proposal]:
-    found = []
+    proposals = []
     for row, query in enumerate(ranking.queries):
         for place, column in enumerate(ranking.indices[row].tolist()):
             if column >= 0:
-                other = ranking.candidates[column]
-                image, caption = (query, other) if direction == "i2t" else (other, query)
+                candidate = ranking.candidates[column]
+                image, caption = (query, candidate) if direction == "i2t" else (candidate, query)
                 score = None if ranking.scores is None else float(ranking.scores[row, place])
-                found.append(Proposal(name, direction, image, caption, place + 1, score, turn))
-    return found
+                proposals.append(Proposal(name, direction, image, caption, place + 1, score, turn))
+    return proposals
 
 
 def merged(proposals: Iterable[Proposal], *, depth: int = TOP) -> dict[Key, list[Proposal]]:
@@ -79,12 +79,12 @@ def alike(pool: Iterable[Key], collection: Collection, *, min_bleu: float = BLEU
     without its own captions keeps all its pairs.
     """
     listed = list(pool)
-    own: dict[str, list[str]] = {key: [] for key in collection.images.ids}
+    captions_of: dict[str, list[str]] = {key: [] for key in collection.images.ids}
     texts = dict(zip(collection.texts.ids, collection.texts.values, strict=True))
     for image, caption, _ in collection.judgements.relevant:
-        own[image].append(texts.get(caption, ""))
-    comparable = [pair for pair in listed if own[pair[0]]]
-    values = bleu([texts[c] for _, c in comparable], [own[i] for i, _ in comparable], words=content_words)
+        captions_of[image].append(texts.get(caption, ""))
+    comparable = [pair for pair in listed if captions_of[pair[0]]]
+    values = bleu([texts[c] for _, c in comparable], [captions_of[i] for i, _ in comparable], words=content_words)
     low = {pair for pair, value in zip(comparable, values, strict=True) if value < min_bleu}
     return [pair for pair in listed if pair not in low]
 
@@ -119,21 +119,21 @@ def fill(
     progress = as_progress(progress)
     if keep < depth:
         raise LimnerError(f"keep {keep} with depth {depth}: expected keep to be at least the depth")
-    found: list[Proposal] = []
+    proposals: list[Proposal] = []
     lists: list[Listed] = []
     for number, (name, system) in enumerate(systems.items()):
         progress(number, len(systems))
         for direction, ranking in lists_of(system, depth=keep).items():
-            least = max(depth, len(ranking.candidates) // 2)  # in a small pool the whole list would leave no negative
-            lists.append(Listed(name, direction, ranking, min(keep, least)))
-            found += _of_lists(name, direction, ranking.top(depth), turn)
-    pool = list(merged(found, depth=depth))
-    kept = list(filtered(pool)) if filtered is not None else pool
-    _, added = add_pool(store, lists, kept, turn=turn)
-    return {"proposals": len(found), "merged": len(pool), "kept": len(kept), "new": added}
+            limit = max(depth, len(ranking.candidates) // 2)  # in a small pool the whole list would leave no negative
+            lists.append(Listed(name, direction, ranking, min(keep, limit)))
+            proposals += _of_lists(name, direction, ranking.top(depth), turn)
+    pool = list(merged(proposals, depth=depth))
+    chosen = list(filtered(pool)) if filtered is not None else pool
+    _, added = add_pool(store, lists, chosen, turn=turn)
+    return {"proposals": len(proposals), "merged": len(pool), "kept": len(chosen), "new": added}
 
 
-def drawn(pool: Sequence[Key], most: int, *, seed: int = 0) -> list[Key]:
+def drawn(pool: Sequence[Key], limit: int, *, seed: int = 0) -> list[Key]:
     """At most so many pooled pairs: images in random order, each with all its pairs.
 
     >>> drawn([("a", "1"), ("b", "1"), ("a", "2"), ("b", "2")], 3)
@@ -141,7 +141,7 @@ def drawn(pool: Sequence[Key], most: int, *, seed: int = 0) -> list[Key]:
     """
     images = list(dict.fromkeys(image for image, _ in pool))
     place = {image: at for at, image in enumerate(random.Random(seed).sample(images, len(images)))}
-    return sorted(pool, key=lambda pair: place[pair[0]])[:most]
+    return sorted(pool, key=lambda pair: place[pair[0]])[:limit]
 
 
 def waiting(store: Store, *, direction: str | None = None, depth: int = TOP) -> list[Key]:
@@ -152,13 +152,13 @@ def waiting(store: Store, *, direction: str | None = None, depth: int = TOP) -> 
         direction: Only pairs that some system proposed in this direction, "i2t" or "t2i", for a separate stage.
         depth: Number of top ranks of the lists that count.
     """
-    found = [(p.image, p.caption) for p in pairs(store) if not p.asked and p.origin == "pool"]
+    open_pairs = [(p.image, p.caption) for p in pairs(store) if not p.asked and p.origin == "pool"]
     if direction is None:
-        return found
+        return open_pairs
     if direction not in DIRECTIONS:
         raise UnknownName("direction", direction, DIRECTIONS)
-    there = {(p.image, p.caption) for p in proposals(store, depth=depth) if p.direction == direction}
-    return [pair for pair in found if pair in there]
+    in_direction = {(p.image, p.caption) for p in proposals(store, depth=depth) if p.direction == direction}
+    return [pair for pair in open_pairs if pair in in_direction]
 
 
 def subsampled(
@@ -180,17 +180,17 @@ def subsampled(
             raise UnknownName("direction", direction, DIRECTIONS)
         if number < 1:
             raise LimnerError(f"{number} queries of {direction}: expected 1 or more")
-    found = {name: lists_of(system, depth=depth) for name, system in systems.items()}
+    lists_by_system = {name: lists_of(system, depth=depth) for name, system in systems.items()}
     for direction, number in queries.items():
-        sides = [lists[direction] for lists in found.values() if direction in lists]
-        known = sorted({query for ranking in sides for query in ranking.queries})
-        if len(known) < number:
-            raise LimnerError(f"{len(known):,} queries of {direction}, {number:,} were requested: ask for fewer")
-        drawn = set(random.Random(f"{seed} {direction}").sample(known, number))
-        for lists in found.values():
+        sides = [lists[direction] for lists in lists_by_system.values() if direction in lists]
+        all_queries = sorted({query for ranking in sides for query in ranking.queries})
+        if len(all_queries) < number:
+            raise LimnerError(f"{len(all_queries):,} queries of {direction}, {number:,} were requested: ask for fewer")
+        drawn = set(random.Random(f"{seed} {direction}").sample(all_queries, number))
+        for lists in lists_by_system.values():
             if direction in lists:
                 lists[direction] = _only(lists[direction], drawn)
-    return found
+    return lists_by_system
 
 
 def _only(ranking: Ranking, queries: set[str]) -> Ranking:

@@ -103,7 +103,7 @@ def counted(
     votes: Iterable[Vote],
     names: Sequence[str] | None = None,
     *,
-    same: Mapping[tuple[str, str], str] | None = None,
+    identical: Mapping[tuple[str, str], str] | None = None,
 ) -> tuple[tuple[str, ...], Vector]:
     """How often each ranking (row) was preferred to each other (column); a tie counts half for both.
 
@@ -112,23 +112,23 @@ def counted(
         names: Order of the rankings; all that occur, sorted, by default.
         same: (query, ranking) -> the ranking it counts as, if both show the same list for that query.
     """
-    merged = same or {}
+    merged = identical or {}
     listed = [(merged.get((v.query, v.left), v.left), merged.get((v.query, v.right), v.right), v) for v in votes]
-    found = tuple(names) if names is not None else tuple(sorted({n for one, two, _ in listed for n in (one, two)}))
-    row = {name: number for number, name in enumerate(found)}
-    counts = np.zeros((len(found), len(found)))
+    rankings = tuple(names) if names is not None else tuple(sorted({n for one, two, _ in listed for n in (one, two)}))
+    row = {name: number for number, name in enumerate(rankings)}
+    counts = np.zeros((len(rankings), len(rankings)))
     for one, two, vote in listed:
         share = {"left": 1.0, "right": 0.0, "tie": 0.5}[vote.choice]
         counts[row[one], row[two]] += share
         counts[row[two], row[one]] += 1 - share
-    return found, counts
+    return rankings, counts
 
 
 # --- rankings with known errors ---------------------------------------------------------------------------------
 
 
 def study(
-    positives: Sequence[str], others: Sequence[str], query: str, *, length: int | None = None, direction: str = "t2i"
+    positives: Sequence[str], negatives: Sequence[str], query: str, *, length: int | None = None, direction: str = "t2i"
 ) -> list[Rivals]:
     """The ten comparisons of the paper's study for one query: rankings A to E, each with its known error.
 
@@ -142,9 +142,9 @@ def study(
         direction: "t2i" or "i2t".
     """
     size = len(positives) if length is None else length
-    if not LEAST <= size <= min(len(positives), len(others)):
+    if not LEAST <= size <= min(len(positives), len(negatives)):
         raise LimnerError(
-            f"{size} places of {len(positives)} right and {len(others)} wrong answers: expected {LEAST} places or "
+            f"{size} places of {len(positives)} right and {len(negatives)} wrong answers: expected {LEAST} places or "
             "more, and at least as many right and wrong answers"
         )
     places = {
@@ -154,12 +154,12 @@ def study(
         "D": [place == 4 for place in range(size)],
         "E": [False] * size,
     }
-    lists = {name: _mixed(right, positives, others) for name, right in places.items()}
+    lists = {name: _mixed(right, positives, negatives) for name, right in places.items()}
     return [Rivals(query, one, two, lists[one], lists[two], direction) for one, two in combinations(lists, 2)]
 
 
-def _mixed(right: Sequence[bool], positives: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
-    good, bad = iter(positives), iter(others)
+def _mixed(right: Sequence[bool], positives: Sequence[str], negatives: Sequence[str]) -> tuple[str, ...]:
+    good, bad = iter(positives), iter(negatives)
     return tuple(next(good) if each else next(bad) for each in right)
 
 
@@ -195,35 +195,35 @@ def study_of_rankings(
         raise LimnerError(f"{queries} queries: expected 1 or more")
     draw = random.Random(seed)
     counts = zip(judgements.queries, judgements.counts.tolist(), strict=True)
-    fitting = [query for query, count in counts if min_relevant <= count <= max_relevant]
-    if len(fitting) < queries:
+    eligible = [query for query, count in counts if min_relevant <= count <= max_relevant]
+    if len(eligible) < queries:
         raise LimnerError(
-            f"{len(fitting):,} queries of {judgements.name!r} have {min_relevant} to {max_relevant} right answers, "
+            f"{len(eligible):,} queries of {judgements.name!r} have {min_relevant} to {max_relevant} right answers, "
             f"{queries:,} are wanted: ask for fewer queries, or use judgements that know more right answers"
         )
-    right = _right(judgements, draw.sample(fitting, queries))
-    rivals = [r for query, good in right.items() for r in _asked(query, good, judgements, direction, draw)]
+    right = _right(judgements, draw.sample(eligible, queries))
+    rivals = [r for query, good in right.items() for r in _comparisons_of(query, good, judgements, direction, draw)]
     return PreferenceStudy(tuple(rivals), right, direction, ties)
 
 
 def _right(judgements: Judgements, queries: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """The right answers of some queries."""
-    found: dict[str, tuple[str, ...]] = {}
+    positives: dict[str, tuple[str, ...]] = {}
     for query in queries:
         row = judgements.queries.index(query)
         span = slice(judgements.indptr[row], judgements.indptr[row + 1])
         judged = zip(judgements.columns[span].tolist(), judgements.grades[span].tolist(), strict=True)
-        found[query] = tuple(judgements.candidates[column] for column, grade in judged if grade > 0)
-    return found
+        positives[query] = tuple(judgements.candidates[column] for column, grade in judged if grade > 0)
+    return positives
 
 
-def _asked(
+def _comparisons_of(
     query: str, positives: Sequence[str], judgements: Judgements, direction: str, draw: random.Random
 ) -> list[Rivals]:
-    known = set(positives)
-    drawn = draw.sample(list(judgements.candidates), min(len(judgements.candidates), 2 * len(known)))
+    positive_set = set(positives)
+    drawn = draw.sample(list(judgements.candidates), min(len(judgements.candidates), 2 * len(positive_set)))
     return study(
-        draw.sample(positives, len(positives)), [c for c in drawn if c not in known], query, direction=direction
+        draw.sample(positives, len(positives)), [c for c in drawn if c not in positive_set], query, direction=direction
     )
 
 
@@ -259,12 +259,12 @@ def study_of_systems(
     if not common:
         raise LimnerError("the systems have no query in common: expected lists of the same queries")
     drawn = random.Random(seed).sample(common, min(queries, len(common)))
-    shown = {name: {q: tuple(ranking[q][:length]) for q in drawn} for name, ranking in lists.items()}
+    top_lists = {name: {q: tuple(ranking[q][:length]) for q in drawn} for name, ranking in lists.items()}
     rivals = tuple(
-        Rivals(q, one, two, shown[one][q], shown[two][q], direction)
+        Rivals(q, one, two, top_lists[one][q], top_lists[two][q], direction)
         for q in drawn
-        for one, two in combinations(shown, 2)
-        if shown[one][q] != shown[two][q]
+        for one, two in combinations(top_lists, 2)
+        if top_lists[one][q] != top_lists[two][q]
     )
     if not rivals:
         raise LimnerError("all systems show the same lists: there is nothing to compare")
@@ -274,7 +274,7 @@ def study_of_systems(
 # --- into the store ---------------------------------------------------------------------------------------------
 
 
-def add_study(store: Store, made: PreferenceStudy, *, name: str = STUDY, people: int = 1, seed: int = 0) -> int:
+def add_study(store: Store, study: PreferenceStudy, *, name: str = STUDY, people: int = 1, seed: int = 0) -> int:
     """Adds a study to a store that contains its images and captions. Returns the number of comparisons.
 
     Args:
@@ -286,10 +286,10 @@ def add_study(store: Store, made: PreferenceStudy, *, name: str = STUDY, people:
     """
     if not name or name in studies(store):
         raise LimnerError(f"study {name!r}: expected a name that is not used by another study of the store")
-    positives = {query: list(good) for query, good in made.positives.items()}
-    form = read_form(STUDY) if made.ties else read_form(STUDY).without("choice", "tie")
-    add_form(store, name, form, {"direction": made.direction, "positives": positives})
-    return add_comparisons(store, made.rivals, study=name, people=people, seed=seed)
+    positives = {query: list(good) for query, good in study.positives.items()}
+    form = read_form(STUDY) if study.ties else read_form(STUDY).without_option("choice", "tie")
+    add_form(store, name, form, {"direction": study.direction, "positives": positives})
+    return add_comparisons(store, study.rivals, study=name, people=people, seed=seed)
 
 
 def add_comparisons(
@@ -307,8 +307,8 @@ def add_comparisons(
             raise LimnerError(f"ranking {each.left!r} is compared with itself: expected two rankings")
         sides = [(each.left, each.left_items), (each.right, each.right_items)]
         (left, left_items), (right, right_items) = sides if draw.random() < 0.5 else sides[::-1]
-        shown = {"query": each.query, "left": left_items, "right": right_items, "direction": each.direction}
-        new.append(Question(shown, {"left": left, "right": right}))
+        content = {"query": each.query, "left": left_items, "right": right_items, "direction": each.direction}
+        new.append(Question(content, {"left": left, "right": right}))
     return add_questions(store, study, new, people=people)
 
 

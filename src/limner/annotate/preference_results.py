@@ -83,40 +83,40 @@ def preferences(
         samples: Bootstrap samples for the intervals of the scores.
     """
     positives = study_named(store, study).settings.get("positives") or {}
-    asked, given, far = comparisons(store, study=study), votes(store, study=study), study_progress(store, study)
-    shown = _lists(asked.values())
-    same = same_lists(shown)
-    known = sorted({name for name, _ in shown})
-    names, counts = counted(given, known, same=same)
+    rivals, cast_votes, far = comparisons(store, study=study), votes(store, study=study), study_progress(store, study)
+    shown_lists = _lists(rivals.values())
+    identical = same_lists(shown_lists)
+    rankings = sorted({name for name, _ in shown_lists})
+    names, counts = counted(cast_votes, rankings, identical=identical)
     by_query: dict[str, list[Vote]] = {}
-    for vote in given:
+    for vote in cast_votes:
         by_query.setdefault(vote.query, []).append(vote)
-    clusters = [counted(some, known, same=same)[1] for some in by_query.values()]
+    clusters = [counted(some, rankings, identical=identical)[1] for some in by_query.values()]
     scores, notes = _scores(counts, names, samples, clusters)
-    if same:
-        notes.append(f"{len(same)} lists are identical to another ranking of the same query, and count as that one")
-    found, more = _agreements(shown, given, scores, positives, measures)
-    return Preferred(study, names, counts, scores, found, far["answers"], far["asked"], (*notes, *more))
+    if identical:
+        notes.append(f"{len(identical)} lists are identical to another ranking of the same query, and count as that one")
+    agreements, further_notes = _agreements(shown_lists, cast_votes, scores, positives, measures)
+    return Preferred(study, names, counts, scores, agreements, far["answers"], far["asked"], (*notes, *further_notes))
 
 
-def _lists(asked: Iterable[Rivals]) -> dict[tuple[str, str], tuple[str, ...]]:
+def _lists(rivals: Iterable[Rivals]) -> dict[tuple[str, str], tuple[str, ...]]:
     """The list of each ranking for each query, by (ranking, query)."""
     sides = (
-        (each.query, side) for each in asked for side in ((each.left, each.left_items), (each.right, each.right_items))
+        (each.query, side) for each in rivals for side in ((each.left, each.left_items), (each.right, each.right_items))
     )
     return {(name, query): items for query, (name, items) in sides}
 
 
-def same_lists(shown: Mapping[tuple[str, str], tuple[str, ...]]) -> dict[tuple[str, str], str]:
+def same_lists(shown_lists: Mapping[tuple[str, str], tuple[str, ...]]) -> dict[tuple[str, str], str]:
     """(query, ranking) -> the last ranking by name with the same list: C counts as E if there are five right answers.
 
     >>> same_lists({("C", "q"): ("x",), ("E", "q"): ("x",), ("A", "q"): ("y",)})
     {('q', 'C'): 'E'}
     """
     last: dict[tuple[str, tuple[str, ...]], str] = {}
-    for name, query in sorted(shown):
-        last[query, shown[name, query]] = name
-    pairs = (((query, name), last[query, items]) for (name, query), items in shown.items())
+    for name, query in sorted(shown_lists):
+        last[query, shown_lists[name, query]] = name
+    pairs = (((query, name), last[query, items]) for (name, query), items in shown_lists.items())
     return {key: counts_as for key, counts_as in pairs if key[1] != counts_as}
 
 
@@ -136,54 +136,54 @@ def _scores(
 
 
 def _agreements(
-    shown: Mapping[tuple[str, str], tuple[str, ...]],
-    given: Sequence[Vote],
+    shown_lists: Mapping[tuple[str, str], tuple[str, ...]],
+    votes: Sequence[Vote],
     scores: Preference | None,
     positives: Mapping[str, Sequence[str]],
     measures: Sequence[str],
 ) -> tuple[tuple[MeasureAgreement, ...], list[str]]:
     if not any(positives.values()):
         return (), ["the right answers are unknown: no measure can be compared with the votes"]
-    found, notes = [], []
+    agreements, notes = [], []
     for measure in measures:
         try:
-            values = _values(shown, positives, measure)
+            values = _values(shown_lists, positives, measure)
         except LimnerError as error:
             notes.append(f"{measure}: {error}")
             continue
-        found.append(_agreement(measure, values, given, scores))
-    return tuple(found), notes
+        agreements.append(_agreement(measure, values, votes, scores))
+    return tuple(agreements), notes
 
 
 def _values(
-    shown: Mapping[tuple[str, str], tuple[str, ...]], positives: Mapping[str, Sequence[str]], measure: str
+    shown_lists: Mapping[tuple[str, str], tuple[str, ...]], positives: Mapping[str, Sequence[str]], measure: str
 ) -> dict[str, dict[str, float]]:
     """The measure of every list: ranking -> query -> value."""
     candidates = sorted(
-        {i for items in shown.values() for i in items} | {i for good in positives.values() for i in good}
+        {i for items in shown_lists.values() for i in items} | {i for good in positives.values() for i in good}
     )
     truth = Judgements.from_pairs(
         [(query, item) for query, good in positives.items() for item in good], queries=positives, candidates=candidates
     )
     values = {}
-    for name in sorted({name for name, _ in shown}):
-        lists = {query: items for (own, query), items in shown.items() if own == name}
+    for name in sorted({name for name, _ in shown_lists}):
+        lists = {query: items for (owner, query), items in shown_lists.items() if owner == name}
         ranking = Ranking.from_lists(lists, candidates=candidates)
-        found = evaluate(ranking, truth, measures=[measure], missing="skip").results[0]
-        values[name] = dict(zip(found.queries, found.values.tolist(), strict=True))
+        result = evaluate(ranking, truth, measures=[measure], missing="skip").results[0]
+        values[name] = dict(zip(result.queries, result.values.tolist(), strict=True))
     return values
 
 
 def _agreement(
-    measure: str, values: Mapping[str, Mapping[str, float]], given: Sequence[Vote], scores: Preference | None
+    measure: str, values: Mapping[str, Mapping[str, float]], votes: Sequence[Vote], scores: Preference | None
 ) -> MeasureAgreement:
     means = {name: float(np.mean(list(of.values()))) if of else float("nan") for name, of in values.items()}
-    told = [each for each in (_with(vote, values) for vote in given) if each is not None]
-    agreed = np.array([yes for yes, _ in told], dtype=float)
-    queries = np.unique([query for _, query in told], return_inverse=True)[1] if told else None
-    interval = mean_interval(agreed, clusters=queries, bounds=(0, 1)) if len({q for _, q in told}) > 1 else None
-    share = float(agreed.mean()) if told else float("nan")
-    return MeasureAgreement(measure, means, _tau(means, scores), len(told), share, interval)
+    decided = [each for each in (_with(vote, values) for vote in votes) if each is not None]
+    agreed = np.array([yes for yes, _ in decided], dtype=float)
+    queries = np.unique([query for _, query in decided], return_inverse=True)[1] if decided else None
+    interval = mean_interval(agreed, clusters=queries, bounds=(0, 1)) if len({q for _, q in decided}) > 1 else None
+    share = float(agreed.mean()) if decided else float("nan")
+    return MeasureAgreement(measure, means, _tau(means, scores), len(decided), share, interval)
 
 
 def _with(vote: Vote, values: Mapping[str, Mapping[str, float]]) -> tuple[bool, str] | None:
@@ -208,32 +208,32 @@ def _tau(means: Mapping[str, float], scores: Preference | None) -> float:
 
 def study_results(store: Store, name: str, *, samples: int = 1000, measures: Sequence[str] = ()) -> StudyResults:
     """The results of a study as tables."""
-    made = preferences(store, study=name, measures=measures or MEASURES, samples=samples)
-    tables = [*([] if made.scores is None else [_scores_table(made, made.scores)]), *_measures_table(made)]
+    preferred = preferences(store, study=name, measures=measures or MEASURES, samples=samples)
+    tables = [*([] if preferred.scores is None else [_scores_table(preferred, preferred.scores)]), *_measures_table(preferred)]
     question = study_named(store, name).form.question
-    return StudyResults(name, question, made.votes, made.asked, tables, made.notes, _data(made))
+    return StudyResults(name, question, preferred.votes, preferred.asked, tables, preferred.notes, _data(preferred))
 
 
-def _scores_table(made: Preferred, scores: Preference) -> ResultTable:
+def _scores_table(preferred: Preferred, scores: Preference) -> ResultTable:
     title = "Bradley-Terry scores, which sum to 100, and how often each was preferred"
     rows = [
         (
             f"{name} ({FAULTS[name]})" if name in FAULTS else name,
             f"{scores.scores[i]:.2f}",
             "-" if scores.low[i] != scores.low[i] else f"{scores.low[i]:.2f} to {scores.high[i]:.2f}",
-            *(f"{votes:g}" for votes in made.counts[i]),
+            *(f"{votes:g}" for votes in preferred.counts[i]),
         )
-        for i, name in enumerate(made.names)
+        for i, name in enumerate(preferred.names)
     ]
-    return ResultTable(title, ("ranking", "score", "95% interval", *(f"over {name}" for name in made.names)), rows)
+    return ResultTable(title, ("ranking", "score", "95% interval", *(f"over {name}" for name in preferred.names)), rows)
 
 
-def _measures_table(made: Preferred) -> list[ResultTable]:
+def _measures_table(preferred: Preferred) -> list[ResultTable]:
     title = "Mean of each measure, its rank correlation with the scores, and the votes it agrees with"
-    head = ("measure", *made.names, "tau-b with the scores", "votes it agrees with")
+    head = ("measure", *preferred.names, "tau-b with the scores", "votes it agrees with")
     rows = [
-        (each.measure, *(_number(each.values[name]) for name in made.names), _number(each.tau), _share(each))
-        for each in made.measures
+        (each.measure, *(_number(each.values[name]) for name in preferred.names), _number(each.tau), _share(each))
+        for each in preferred.measures
     ]
     return [ResultTable(title, head, rows)] if rows else []
 
@@ -249,12 +249,12 @@ def _share(agreement: MeasureAgreement) -> str:
     return f"{100 * agreement.agreed:.1f}%{interval} of {agreement.decided:,}"
 
 
-def _data(made: Preferred) -> dict[str, object]:
-    scores = made.scores and {
-        name: {"score": made.scores.scores[i], "low": made.scores.low[i], "high": made.scores.high[i]}
-        for i, name in enumerate(made.names)
+def _data(preferred: Preferred) -> dict[str, object]:
+    scores = preferred.scores and {
+        name: {"score": preferred.scores.scores[i], "low": preferred.scores.low[i], "high": preferred.scores.high[i]}
+        for i, name in enumerate(preferred.names)
     }
-    measures = [{**vars(each), "values": dict(each.values), "interval": ends(each.interval)} for each in made.measures]
-    counts = {name: dict(zip(made.names, made.counts[i].tolist(), strict=True)) for i, name in enumerate(made.names)}
-    return {"study": made.study, "answers": made.votes, "asked": made.asked, "scores": scores, "counts": counts,
-            "measures": measures, "notes": list(made.notes)}  # fmt: skip
+    measures = [{**vars(each), "values": dict(each.values), "interval": ends(each.interval)} for each in preferred.measures]
+    counts = {name: dict(zip(preferred.names, preferred.counts[i].tolist(), strict=True)) for i, name in enumerate(preferred.names)}
+    return {"study": preferred.study, "answers": preferred.votes, "asked": preferred.asked, "scores": scores, "counts": counts,
+            "measures": measures, "notes": list(preferred.notes)}  # fmt: skip

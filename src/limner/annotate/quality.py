@@ -69,7 +69,7 @@ class Agreement:
 
 
 def agreement(
-    given: Sequence[Answer],
+    answers: Sequence[Answer],
     *,
     level: Level = "ordinal",
     samples: int = 1000,
@@ -90,7 +90,7 @@ def agreement(
         seed: Seed of the bootstrap.
         controls: Whether to count controls too; they are easy, so they inflate agreement.
     """
-    used = [a for a in given if controls or a.role == "real"]
+    used = [a for a in answers if controls or a.role == "real"]
     table = ratings(used)
     shared = int((np.isfinite(table).sum(axis=0) >= 2).sum())
     kappas = _kappas(used)
@@ -100,15 +100,15 @@ def agreement(
     try:
         if len(table) < 2:
             raise Undefined("alpha is undefined: no pair was judged by two people")
-        found = alpha_interval(table, level=level, raters=len(table), samples=samples, confidence=confidence, seed=seed)
+        interval = alpha_interval(table, level=level, raters=len(table), samples=samples, confidence=confidence, seed=seed)
     except Undefined as error:
         return Agreement(math.nan, math.nan, math.nan, note="; ".join([str(error), *notes]), **common)
-    return Agreement(found.estimate, found.low, found.high, note="; ".join(notes), **common)
+    return Agreement(interval.estimate, interval.low, interval.high, note="; ".join(notes), **common)
 
 
-def ratings(given: Iterable[Answer]) -> Vector:
+def ratings(answers: Iterable[Answer]) -> Vector:
     """A table of grades: one row per annotator, one column per pair, NaN without an answer."""
-    listed = list(given)
+    listed = list(answers)
     rows = {name: row for row, name in enumerate(dict.fromkeys(a.annotator for a in listed))}
     columns = {pair: column for column, pair in enumerate(dict.fromkeys(a.pair for a in listed))}
     table = np.full((len(rows), len(columns)), np.nan)
@@ -117,25 +117,25 @@ def ratings(given: Iterable[Answer]) -> Vector:
     return table
 
 
-def _kappas(given: Iterable[Answer]) -> dict[tuple[str, str], tuple[float, int]]:
+def _kappas(answers: Iterable[Answer]) -> dict[tuple[str, str], tuple[float, int]]:
     by_person: dict[str, dict[int, int]] = {}
-    for answer in given:
+    for answer in answers:
         by_person.setdefault(answer.annotator, {})[answer.pair] = answer.grade
-    found = {}
-    for one, other in combinations(sorted(by_person), 2):
-        both = sorted(by_person[one].keys() & by_person[other].keys())
-        if both:
-            found[one, other] = (
-                _kappa([by_person[one][p] for p in both], [by_person[other][p] for p in both]),
-                len(both),
+    kappas = {}
+    for one, second in combinations(sorted(by_person), 2):
+        shared = sorted(by_person[one].keys() & by_person[second].keys())
+        if shared:
+            kappas[one, second] = (
+                _kappa([by_person[one][p] for p in shared], [by_person[second][p] for p in shared]),
+                len(shared),
             )
-    return found
+    return kappas
 
 
-def _kappa(one: Sequence[int], other: Sequence[int]) -> float:
+def _kappa(one: Sequence[int], second: Sequence[int]) -> float:
     """Linearly weighted Cohen's kappa of two people's grades; NaN if undefined."""
     try:
-        return cohen_kappa(one, other, weights="linear")
+        return cohen_kappa(one, second, weights="linear")
     except Undefined:
         return math.nan
 
@@ -173,22 +173,22 @@ class Record:
         return self.right / self.controls if self.controls else math.nan
 
 
-def annotator_table(given: Sequence[Answer], *, threshold: float = THRESHOLD) -> list[Record]:
+def annotator_table(answers: Sequence[Answer], *, threshold: float = THRESHOLD) -> list[Record]:
     """A record of every annotator, the most suspicious first."""
     by_person: dict[str, list[Answer]] = {}
     sums = _Sums()
-    for answer in given:
+    for answer in answers:
         by_person.setdefault(answer.annotator, []).append(answer)
         sums.add(answer)
-    times = {name: [a.milliseconds for a in own if a.milliseconds is not None] for name, own in by_person.items()}
+    times = {name: [a.milliseconds for a in person_answers if a.milliseconds is not None] for name, person_answers in by_person.items()}
     records = [_record(name, own, sums, _usual(times, name), threshold) for name, own in by_person.items()]
     return sorted(records, key=lambda r: (-len(r.suspicious), r.annotator))
 
 
 def _usual(times: Mapping[str, Sequence[int]], name: str) -> float:
     """The median time of everyone else's answers; NaN if none was measured."""
-    others = np.array([each for who, own in times.items() if who != name for each in own])
-    return float(np.median(others)) if len(others) else math.nan
+    other_times = np.array([each for annotator, their_times in times.items() if annotator != name for each in their_times])
+    return float(np.median(other_times)) if len(other_times) else math.nan
 
 
 class _Sums:
@@ -205,27 +205,27 @@ class _Sums:
 
     def gap(self, answer: Answer) -> float | None:
         """Distance of an answer to the mean of the others; None without other answers."""
-        own = (answer.pair, answer.annotator)
-        others = self.number[answer.pair] - self.number[own]
-        return abs(answer.grade - (self.total[answer.pair] - self.total[own]) / others) if others else None
+        key = (answer.pair, answer.annotator)
+        n_others = self.number[answer.pair] - self.number[key]
+        return abs(answer.grade - (self.total[answer.pair] - self.total[key]) / n_others) if n_others else None
 
 
-def _record(name: str, own: Sequence[Answer], sums: _Sums, usual: float, threshold: float) -> Record:
-    real = [a for a in own if a.role == "real"]
-    golden = [right(a) for a in own if a.role != "real"]
-    times = [a.milliseconds for a in own if a.milliseconds is not None]
+def _record(name: str, answers: Sequence[Answer], sums: _Sums, usual: float, threshold: float) -> Record:
+    real = [a for a in answers if a.role == "real"]
+    golden = [right(a) for a in answers if a.role != "real"]
+    times = [a.milliseconds for a in answers if a.milliseconds is not None]
     took = float(median(times)) if times else math.nan
-    most = max(Counter(a.grade for a in real).values(), default=0) / max(len(real), 1)
+    top_share = max(Counter(a.grade for a in real).values(), default=0) / max(len(real), 1)
     gaps = [gap for a in real if (gap := sums.gap(a)) is not None]
     why = []
     if len(golden) >= LEAST and mean(golden) < threshold:
         why.append(f"{sum(golden)} of {len(golden)} controls right")
     if len(times) >= LEAST and took < _QUICK * usual:
         why.append(f"answers in {took / 1000:.1f} s, others in {usual / 1000:.1f} s")
-    if len(real) >= 20 and most > 0.95:
-        why.append(f"the same grade {most:.0%} of the time")
-    apart = fmean(gaps) if gaps else math.nan
-    return Record(name, len(real), len(golden), sum(golden), apart, took, most, tuple(why))
+    if len(real) >= 20 and top_share > 0.95:
+        why.append(f"the same grade {top_share:.0%} of the time")
+    distance = fmean(gaps) if gaps else math.nan
+    return Record(name, len(real), len(golden), sum(golden), distance, took, top_share, tuple(why))
 
 
 def set_aside(
@@ -263,7 +263,7 @@ class Doubtful:
     controls: int
 
 
-def review_queue(store: Store, given: Iterable[Answer] | None = None) -> list[Doubtful]:
+def review_queue(store: Store, control_answers: Iterable[Answer] | None = None) -> list[Doubtful]:
     """Finished tasks with a wrong control that are not reviewed yet, in order.
 
     Args:
@@ -273,7 +273,7 @@ def review_queue(store: Store, given: Iterable[Answer] | None = None) -> list[Do
     waiting = set(_column(store, sa.select(assignments.c.id).where(assignments.c.finished.is_not(None))))
     waiting -= set(_column(store, sa.select(reviews.c.assignment_id)))
     controls: dict[int, list[Answer]] = {}
-    for answer in answers(store) if given is None else given:
+    for answer in answers(store) if control_answers is None else control_answers:
         if answer.role != "real" and answer.assignment in waiting:
             controls.setdefault(answer.assignment, []).append(answer)
     return [
@@ -304,12 +304,12 @@ def review(store: Store, assignment: int, decision: str, *, reason: str, by: int
     if not reason.strip():
         raise LimnerError("a review needs a reason")
     with store.writing() as connection:
-        found = connection.execute(sa.select(assignments.c.finished).where(assignments.c.id == assignment)).first()
-        if found is None:
+        row = connection.execute(sa.select(assignments.c.finished).where(assignments.c.id == assignment)).first()
+        if row is None:
             raise UnknownId(f"no assignment {assignment}: see 'limner annotate people review'")
-        if found.finished is None:
+        if row.finished is None:
             raise LimnerError(f"assignment {assignment} is not finished: wait until all of its pairs are answered")
         values = {"assignment_id": assignment, "decision": decision, "reason": reason.strip(), "by_id": by}
-        inserted(connection, reviews, **values, added=store.now())
+        inserted(connection, reviews, **values, added=store.timestamp())
     if decision == "reject":
         exclude(store, "assignment", assignment, reason=reason, by=by)

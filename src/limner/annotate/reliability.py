@@ -32,8 +32,8 @@ class Proportion:
         """Counts hits."""
         if not len(hits):
             return cls(0, 0, 0.0, 1.0)
-        found = mean_interval(hits.astype(np.float64), bounds=(0.0, 1.0))
-        return cls(int(hits.sum()), len(hits), found.low, found.high)
+        interval = mean_interval(hits.astype(np.float64), bounds=(0.0, 1.0))
+        return cls(int(hits.sum()), len(hits), interval.low, interval.high)
 
     def __str__(self) -> str:
         if not self.of:
@@ -69,7 +69,7 @@ class JudgeQuality:
         )
 
 
-def judge_quality(judge: str, direction: str, believed: Sequence[float], people: Sequence[bool]) -> JudgeQuality:
+def judge_quality(judge: str, direction: str, predictions: Sequence[float], people: Sequence[bool]) -> JudgeQuality:
     """Compares a judge with people.
 
     Args:
@@ -78,25 +78,25 @@ def judge_quality(judge: str, direction: str, believed: Sequence[float], people:
         believed: The judge's probability for each labelled unit.
         people: The human labels of the same units.
     """
-    mine, theirs = np.array(believed, dtype=np.float64) >= 0.5, np.array(people, dtype=bool)
+    judge_yes, theirs = np.array(predictions, dtype=np.float64) >= 0.5, np.array(people, dtype=bool)
     try:
-        kappa = float(cohen_kappa(mine.astype(int), theirs.astype(int)))
+        kappa = float(cohen_kappa(judge_yes.astype(int), theirs.astype(int)))
     except Undefined:
         kappa = None
-    right, found = Proportion.over(theirs[mine]), Proportion.over(mine[theirs])
-    return JudgeQuality(judge, direction, len(theirs), right, found, kappa)
+    right, recall = Proportion.over(theirs[judge_yes]), Proportion.over(judge_yes[theirs])
+    return JudgeQuality(judge, direction, len(theirs), right, recall, kappa)
 
 
-def people_agree(given: Sequence[Answer]) -> Agreement:
+def people_agree(answers: Sequence[Answer]) -> Agreement:
     """Agreement of people on pairs that several of them judged."""
-    return agreement(given, samples=SAMPLES)
+    return agreement(answers, samples=SAMPLES)
 
 
-def agreement_words(found: Agreement) -> str:
+def agreement_words(agreement: Agreement) -> str:
     """The agreement as one line for a report."""
-    if found.pairs == 0:
+    if agreement.pairs == 0:
         return "people's agreement is unknown: no pair was judged by two people"
-    if math.isnan(found.alpha):
-        return f"people's agreement is undefined on {count(found.pairs, 'pair')}: all grades are the same"
-    interval = f"[{found.low:.2f}, {found.high:.2f}]"
-    return f"people's agreement: alpha {found.alpha:.2f} {interval} on {count(found.pairs, 'pair')}"
+    if math.isnan(agreement.alpha):
+        return f"people's agreement is undefined on {count(agreement.pairs, 'pair')}: all grades are the same"
+    interval = f"[{agreement.low:.2f}, {agreement.high:.2f}]"
+    return f"people's agreement: alpha {agreement.alpha:.2f} {interval} on {count(agreement.pairs, 'pair')}"

@@ -109,8 +109,8 @@ class Study:
         ]  # fmt: skip
         names = ("direction", "unit", "half_width", "labels", "waiting", "narrow")
         facts = {name: getattr(self, name) for name in names}
-        whole: dict[str, object] = json_ready({**facts, "rows": rows, "strata": [vars(each) for each in self.strata]})
-        return {**whole, "notes": list(self.notes)}
+        state: dict[str, object] = json_ready({**facts, "rows": rows, "strata": [vars(each) for each in self.strata]})
+        return {**state, "notes": list(self.notes)}
 
     @property
     def widest(self) -> float | None:
@@ -144,20 +144,20 @@ def _study(store: Store, collection: Collection, design: Design, mode: str) -> S
     if sample is None:
         raise LimnerError(f"{design.direction}: no design in the store")
     measures = [Measure.parse(m) for m in design.settings["measures"]]
-    kept = kept_study(store, design)
-    lists = {} if kept is None else kept.lists
+    inputs = kept_study(store, design)
+    lists = {} if inputs is None else inputs.lists
     notes: list[str] = []
     rows = [
         _row(store, collection, design, name, ranking, m, mode, notes)
         for name, ranking in lists.items()
         for m in measures
     ]
-    if kept is None:
+    if inputs is None:
         notes.append("the plan was made by an earlier version of limner: plan once more to see its intervals here")
-    goal = 2.0 if kept is None else kept.half_width
+    goal = 2.0 if inputs is None else inputs.half_width
     strata = _strata(sample)
-    told = tuple(dict.fromkeys(notes))
-    return Study(design.direction, design.unit, goal, sample.labels, sample.open, tuple(rows), strata, told)
+    distinct_notes = tuple(dict.fromkeys(notes))
+    return Study(design.direction, design.unit, goal, sample.labels, sample.open, tuple(rows), strata, distinct_notes)
 
 
 def _strata(sample: Sample) -> tuple[StratumProgress, ...]:
@@ -184,7 +184,7 @@ def _row(
     why = ""
     for each in dict.fromkeys((mode, "fixed")):
         try:
-            found, told = estimates(store, {design.direction: ranking}, collection, [measure], mode=each)
+            estimated, messages = estimates(store, {design.direction: ranking}, collection, [measure], mode=each)
         except LimnerError as error:
             why = why or str(error)
             continue
@@ -192,8 +192,8 @@ def _row(
             notes.append(
                 f"{measure} has no {mode} interval ({why}): this fixed interval is valid for one look, at the end"
             )
-        notes += [note for note in told if not note.startswith("estimated (")]
-        return StudyRow(name, str(measure), found[0])
+        notes += [note for note in messages if not note.startswith("estimated (")]
+        return StudyRow(name, str(measure), estimated[0])
     return StudyRow(name, str(measure), None, why)
 
 
@@ -220,31 +220,31 @@ def differences(
     """
     truth = stored_collection(store) if collection is None else collection
     last = {design.direction: design for design in designs(store)}
-    asked = [
+    comparisons = [
         (direction, Measure.parse(m), a, b)
         for direction, design in last.items()
         if all(direction in each for each in lists)
         for m in design.settings["measures"]
         for a, b in itertools.combinations(range(len(lists)), 2)
     ]
-    strict = 1 - (1 - level) / max(len(asked), 1)
-    known = {
+    strict = 1 - (1 - level) / max(len(comparisons), 1)
+    estimated = {
         (n, e.direction, e.measure): e
         for n, each in enumerate(lists)
         for e in estimates(store, {d: r for d, r in each.items() if d in last}, truth, mode=mode, level=level)[0]
     }
-    found = []
-    for direction, measure, a, b in asked:
-        how: dict[str, Any] = {"direction": direction, "mode": mode}
+    pair_differences = []
+    for direction, measure, a, b in comparisons:
+        options: dict[str, Any] = {"direction": direction, "mode": mode}
         sides = lists[a][direction], lists[b][direction]
-        plain, careful = (difference(store, *sides, truth, measure, level=at, **how) for at in (level, strict))
-        both = known[a, direction, measure], known[b, direction, measure]
-        found.append(EstimatedDifference(direction, measure, a, b, both, plain, _apart(careful)))
-    return found
+        plain, careful = (difference(store, *sides, truth, measure, level=at, **options) for at in (level, strict))
+        estimated_pair = estimated[a, direction, measure], estimated[b, direction, measure]
+        pair_differences.append(EstimatedDifference(direction, measure, a, b, estimated_pair, plain, _excludes_zero(careful)))
+    return pair_differences
 
 
-def _apart(found: Estimate) -> bool:
-    return found.low > 0 or found.high < 0
+def _excludes_zero(estimate: Estimate) -> bool:
+    return estimate.low > 0 or estimate.high < 0
 
 
 # --- labels in a report -----------------------------------------------------------------------------------------
@@ -252,8 +252,8 @@ def _apart(found: Estimate) -> bool:
 
 def described(store: Store, directions: Iterable[str], collection: Collection) -> dict[str, object]:
     """Number of labels, agreement of people and quality of judges, as plain values for a report's settings."""
-    found = {d: read_sample(store, collection, d) for d in directions}
-    samples = {d: sample for d, sample in found.items() if sample is not None}
+    by_direction = {d: read_sample(store, collection, d) for d in directions}
+    samples = {d: sample for d, sample in by_direction.items() if sample is not None}
     qualities = {d: judged(sample) for d, sample in samples.items()}
     agreed = people_agree(answers(store))
     return {

@@ -48,27 +48,27 @@ class Sample:
 
 
 def read_sample(
-    store: Store, collection: Collection, direction: str, given: Sequence[Answer] | None = None
+    store: Store, collection: Collection, direction: str, collected: Sequence[Answer] | None = None
 ) -> Sample | None:
     """The last design of a direction with its answers (read from the store by default); None if there is no design."""
-    made = [d for d in designs(store) if d.direction == direction]
-    if not made:
+    matching = [d for d in designs(store) if d.direction == direction]
+    if not matching:
         return None
-    design = made[-1]
-    said = {(x.image, x.caption): relevant(x.grade) for x in by_majority(answers(store) if given is None else given)}
+    design = matching[-1]
+    labels = {(x.image, x.caption): relevant(x.grade) for x in by_majority(answers(store) if collected is None else collected)}
     images, captions = map(set, taken_out(store))
-    drawn, done = design.drawn, set(said)
+    drawn, done = design.drawn, set(labels)
     if design.unit == LEVEL:  # a whole pool stays complete: excluded pairs count as no match
         done |= {p for n in drawn for p in design.units[n].pairs(direction) if _barred([p], images, captions)}
     else:
         drawn = [n for n in drawn if not _barred(design.units[n].pairs(direction), images, captions)]
-    whole = [all(pair in done for pair in design.units[n].pairs(direction)) for n in drawn]
-    units = drawn[: whole.index(False)] if False in whole else drawn
-    known = collection.judged("pairs", direction)
-    yes = [pair if direction == "i2t" else pair[::-1] for pair, right in said.items() if right]
-    here = [p for p in yes if p[0] in known.queries and p[1] in known.candidates]
-    found = Judgements.from_pairs(here, queries=known.queries, candidates=known.candidates)
-    return Sample(design, known, known.relevant | found, said, tuple(units), len(drawn) - len(units))
+    complete = [all(pair in done for pair in design.units[n].pairs(direction)) for n in drawn]
+    units = drawn[: complete.index(False)] if False in complete else drawn
+    judgements = collection.judged("pairs", direction)
+    yes = [pair if direction == "i2t" else pair[::-1] for pair, right in labels.items() if right]
+    in_collection = [p for p in yes if p[0] in judgements.queries and p[1] in judgements.candidates]
+    matches = Judgements.from_pairs(in_collection, queries=judgements.queries, candidates=judgements.candidates)
+    return Sample(design, judgements, judgements.relevant | matches, labels, tuple(units), len(drawn) - len(units))
 
 
 def _barred(pairs: Sequence[Key], images: set[str], captions: set[str]) -> bool:

@@ -66,7 +66,7 @@ def unit_of(measures: Sequence[Measure]) -> str:
     return "pair" if all(m.k == 1 or m.kind.decided_by == "each" for m in measures) else "query"
 
 
-def needed(ranking: Ranking, known: Judgements, measure: Measure) -> Needed:
+def needed(ranking: Ranking, judgements: Judgements, measure: Measure) -> Needed:
     """For each query, the candidates that decide the measure and are not given positives, in order of rank.
 
     >>> lists = Ranking.from_lists({"q": "abc", "r": "bca"}, candidates="abc")
@@ -75,19 +75,19 @@ def needed(ranking: Ranking, known: Judgements, measure: Measure) -> Needed:
     """
     k = measure.k or 1
     places = np.asarray(ranking.indices[:, :k])
-    given = grades_at(ranking, known, depth=k) > 0
-    open_ = (places >= 0) & ~given
+    positive = grades_at(ranking, judgements, depth=k) > 0
+    open_ = (places >= 0) & ~positive
     if measure.kind.hit:
-        open_ &= ~given.any(axis=1, keepdims=True)
+        open_ &= ~positive.any(axis=1, keepdims=True)
     elif measure.kind.decided_by == "first":
-        open_ &= np.cumsum(given, axis=1) == 0
+        open_ &= np.cumsum(positive, axis=1) == 0
     return {
         ranking.queries[row]: tuple(ranking.candidates[c] for c in places[row][open_[row]].tolist())
         for row in np.flatnonzero(open_.any(axis=1)).tolist()
     }
 
 
-def frame(lists: Mapping[str, Ranking], known: Judgements, measures: Sequence[Measure]) -> SamplingFrame:
+def frame(lists: Mapping[str, Ranking], judgements: Judgements, measures: Sequence[Measure]) -> SamplingFrame:
     """The sampling units of a study: all pairs that one of its systems and measures needs.
 
     Args:
@@ -96,17 +96,17 @@ def frame(lists: Mapping[str, Ranking], known: Judgements, measures: Sequence[Me
         measures: The measures to estimate.
     """
     unit = unit_of(measures)
-    found: dict[str, dict[str, int]] = {}
+    ranks_by_query: dict[str, dict[str, int]] = {}
     for ranking in lists.values():
         for measure in measures:
-            for query, candidates in needed(ranking, known, measure).items():
-                own = found.setdefault(query, {})
+            for query, candidates in needed(ranking, judgements, measure).items():
+                query_ranks = ranks_by_query.setdefault(query, {})
                 for rank, candidate in enumerate(candidates, start=1):
-                    own[candidate] = min(rank, own.get(candidate, rank))
+                    query_ranks[candidate] = min(rank, query_ranks.get(candidate, rank))
     if unit == "query":
-        ranks = tuple(min(own.values()) for own in found.values())
-        return SamplingFrame(unit, tuple((query, tuple(own)) for query, own in found.items()), ranks)
-    pairs = [(q, (c,), rank) for q, own in found.items() for c, rank in own.items()]
+        ranks = tuple(min(own.values()) for own in ranks_by_query.values())
+        return SamplingFrame(unit, tuple((query, tuple(own)) for query, own in ranks_by_query.items()), ranks)
+    pairs = [(q, (c,), rank) for q, own in ranks_by_query.items() for c, rank in own.items()]
     return SamplingFrame(unit, tuple((q, c) for q, c, _ in pairs), tuple(rank for _, _, rank in pairs))
 
 
@@ -119,5 +119,5 @@ def values(ranking: Ranking, truth: Judgements, measure: Measure) -> FloatArray:
     """
     hits = grades_at(ranking, truth, depth=measure.k or 1) > 0
     first = np.where(hits.any(axis=1), 1 / (hits.argmax(axis=1) + 1), 0.0)
-    found = {"P": hits.mean(axis=1), "MRR": first}.get(measure.name, hits.any(axis=1))
-    return np.asarray(found, dtype=np.float64)
+    per_query = {"P": hits.mean(axis=1), "MRR": first}.get(measure.name, hits.any(axis=1))
+    return np.asarray(per_query, dtype=np.float64)

@@ -32,7 +32,7 @@ COMMENT_LENGTH = 500
 
 
 @dataclass(frozen=True)
-class Given:
+class ImportedAnswer:
     """An answer from a file: annotator, pair, grade, reasons, time and comment."""
 
     annotator: str
@@ -52,10 +52,10 @@ def check_comment(comment: object) -> str:
     """
     if not isinstance(comment, str):
         raise LimnerError(f"comment {comment!r:.20}: expected text")
-    said = " ".join("".join(each if each.isprintable() else " " for each in comment).split())
-    if len(said) > COMMENT_LENGTH:
-        raise LimnerError(f"a comment of {len(said):,} characters: expected at most {COMMENT_LENGTH}")
-    return said
+    line = " ".join("".join(each if each.isprintable() else " " for each in comment).split())
+    if len(line) > COMMENT_LENGTH:
+        raise LimnerError(f"a comment of {len(line):,} characters: expected at most {COMMENT_LENGTH}")
+    return line
 
 
 def relevant(grade: int) -> bool:
@@ -127,7 +127,7 @@ class Scale:
     question: str = "Does the caption describe the image?"
 
     @property
-    def own(self) -> bool:
+    def custom(self) -> bool:
         """Whether it differs from the built-in scale."""
         return self != SCALE
 
@@ -146,14 +146,14 @@ class Scale:
         """Reason -> failure class, for reasons that have one."""
         return {reason.name: reason.failure for reason in self.reasons if reason.failure}
 
-    def shown(self, value: int) -> str:
+    def display(self, value: int) -> str:
         """Key and label of a value; the number alone if the scale has no such grade."""
         return str(self.by_value.get(value, value))
 
     def label(self, value: int) -> str:
         """The label of a value; what it counts as if the scale has no such grade."""
-        found = self.by_value.get(value)
-        return COUNTS_AS[value] if found is None else found.label
+        grade = self.by_value.get(value)
+        return COUNTS_AS[value] if grade is None else grade.label
 
     def asks(self, value: int) -> bool:
         """Whether a grade may have reasons."""
@@ -161,10 +161,10 @@ class Scale:
 
     def with_key(self, key: str) -> int:
         """The value of the grade with this key."""
-        found = next((grade.value for grade in self.grades if grade.key == key), None)
-        if found is None:
+        value = next((grade.value for grade in self.grades if grade.key == key), None)
+        if value is None:
             raise LimnerError(f"grade {key[:20]!r}: expected {', '.join(map(str, self.by_value.values()))}")
-        return found
+        return value
 
     def check_grade(self, value: object) -> int:
         """Checks that a value is one of the scale's."""
@@ -179,14 +179,14 @@ class Scale:
         >>> SCALE.check_reasons(["wrong-colour", "not-in-image"], 3)
         ('not-in-image', 'wrong-colour')
         """
-        given, known = list(reasons), [reason.name for reason in self.reasons]
-        for reason in given:
-            if reason not in known:
-                raise UnknownName("reason", str(reason), known)
-        if given and not self.asks(value):
+        marked, names = list(reasons), [reason.name for reason in self.reasons]
+        for reason in marked:
+            if reason not in names:
+                raise UnknownName("reason", str(reason), names)
+        if marked and not self.asks(value):
             allowed = " and ".join(sorted(str(grade.value) for grade in self.reasoned)) or "no grade"
             raise LimnerError(f"grade {value} with reasons: they are only for {allowed}; leave them out")
-        return tuple(name for name in known if name in given)
+        return tuple(name for name in names if name in marked)
 
 
 def _built_in() -> Scale:

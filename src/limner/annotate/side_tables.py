@@ -64,11 +64,11 @@ def by_workload(store: Store) -> list[Workload]:
     done: dict[int, list[bool]] = {}
     for row in store.rows(query):
         done.setdefault(row["id"], []).append(not row["out"])
-    found = []
-    for least, most in WORKLOADS:
-        own = [tasks for tasks in done.values() if least <= len(tasks) and (most is None or len(tasks) <= most)]
-        found.append(Workload(least, most, len(own), sum(map(len, own)), sum(map(sum, own))))
-    return found
+    workloads = []
+    for low, high in WORKLOADS:
+        counts = [tasks for tasks in done.values() if low <= len(tasks) and (high is None or len(tasks) <= high)]
+        workloads.append(Workload(low, high, len(counts), sum(map(len, counts)), sum(map(sum, counts))))
+    return workloads
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Shares:
 
 
 def by_rank(
-    given: Iterable[Answer], proposals: Iterable[Proposal], *, depth: int = 5, scale: Scale = SCALE
+    collected: Iterable[Answer], proposals: Iterable[Proposal], *, depth: int = 5, scale: Scale = SCALE
 ) -> dict[str, dict[int | None, Shares]]:
     """Table B.2: the answers to each system's proposals, by rank; None means all ranks together.
 
@@ -101,13 +101,13 @@ def by_rank(
         depth: Number of ranks of each list that were pooled.
         scale: The grades and their labels.
     """
-    answers = _by_pair(given)
+    answers = _by_pair(collected)
     counts: dict[tuple[str, int | None], Counter[str]] = {}
     for each in proposals:
         if each.rank <= depth:
-            said = Counter(scale.label(a.grade) for a in answers.get((each.image, each.caption), ()))
+            labels = Counter(scale.label(a.grade) for a in answers.get((each.image, each.caption), ()))
             for rank in (each.rank, None):
-                counts.setdefault((each.system, rank), Counter()).update(said)
+                counts.setdefault((each.system, rank), Counter()).update(labels)
     systems = dict.fromkeys(system for system, _ in counts)
     ranks = [*range(1, depth + 1), None]
     return {name: {rank: _grades(counts.get((name, rank), Counter()), scale) for rank in ranks} for name in systems}
@@ -117,16 +117,16 @@ def _grades(counts: Counter[str], scale: Scale) -> Shares:
     return Shares({grade.label: counts[grade.label] for grade in scale.grades})
 
 
-def _by_pair(given: Iterable[Answer]) -> dict[Key, list[Answer]]:
-    found: dict[Key, list[Answer]] = {}
-    for answer in given:
+def _by_pair(answers: Iterable[Answer]) -> dict[Key, list[Answer]]:
+    by_pair: dict[Key, list[Answer]] = {}
+    for answer in answers:
         if answer.role == "real":
-            found.setdefault((answer.image, answer.caption), []).append(answer)
-    return found
+            by_pair.setdefault((answer.image, answer.caption), []).append(answer)
+    return by_pair
 
 
 def shortcomings(
-    given: Iterable[Answer], proposals: Iterable[Proposal], *, depth: int = 5, scale: Scale = SCALE
+    answers: Iterable[Answer], proposals: Iterable[Proposal], *, depth: int = 5, scale: Scale = SCALE
 ) -> dict[str, Shares]:
     """Table B.3a: why answers are not a plain yes or no, by the system that proposed the pair.
 
@@ -134,34 +134,34 @@ def shortcomings(
     For a store with its own reasons, pass its scale: they are counted one by one.
     """
     if scale.reasons != SCALE.reasons:
-        return _reasons(given, proposals, depth, [reason.name for reason in scale.reasons], set)
-    return _reasons(given, proposals, depth, SHORTCOMINGS, lambda why: {"wrong" if r in WRONG_WAYS else r for r in why})
+        return _reasons(answers, proposals, depth, [reason.name for reason in scale.reasons], set)
+    return _reasons(answers, proposals, depth, SHORTCOMINGS, lambda why: {"wrong" if r in WRONG_WAYS else r for r in why})
 
 
-def wrong_ways(given: Iterable[Answer], proposals: Iterable[Proposal], *, depth: int = 5) -> dict[str, Shares]:
+def wrong_ways(answers: Iterable[Answer], proposals: Iterable[Proposal], *, depth: int = 5) -> dict[str, Shares]:
     """Table B.3b: how captions are wrong (quantity, colour, ...), by the system that proposed the pair."""
     return _reasons(
-        given, proposals, depth, tuple(WRONG_WAYS.values()), lambda why: {WRONG_WAYS[r] for r in why if r in WRONG_WAYS}
+        answers, proposals, depth, tuple(WRONG_WAYS.values()), lambda why: {WRONG_WAYS[r] for r in why if r in WRONG_WAYS}
     )
 
 
 def _reasons(
-    given: Iterable[Answer],
+    collected: Iterable[Answer],
     proposals: Iterable[Proposal],
     depth: int,
     names: Sequence[str],
     kinds: Callable[[Iterable[str]], set[str]],
 ) -> dict[str, Shares]:
-    answers = _by_pair(given)
+    answers = _by_pair(collected)
     proposed: dict[str, dict[Key, None]] = {}
     for each in proposals:
         if each.rank <= depth:
             proposed.setdefault(each.system, {})[each.image, each.caption] = None
-    found = {}
+    shares = {}
     for system, pairs in proposed.items():
         counts = Counter(kind for pair in pairs for a in answers.get(pair, ()) for kind in kinds(a.reasons))
-        found[system] = Shares({name: counts[name] for name in names})
-    return found
+        shares[system] = Shares({name: counts[name] for name in names})
+    return shares
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class Refuted:
 
 
 def refuted_originals(
-    store: Store, given: Iterable[Answer], original: Judgements, *, further: Iterable[Judgements] = ()
+    store: Store, answers: Iterable[Answer], original: Judgements, *, further: Iterable[Judgements] = ()
 ) -> list[Refuted]:
     """The list that the paper validated by hand (C.1), the most rejected first.
 
@@ -197,15 +197,15 @@ def refuted_originals(
         further: Other judgements, image -> text, that may reject an original pair with grade 0, such as CxC.
     """
     pairs = {(image, text) for image, text, _ in original.relevant}
-    said: dict[Key, list[int]] = {pair: [] for pair in pairs}
-    for answer in given:
-        if (answer.image, answer.caption) in said:
-            said[answer.image, answer.caption].append(answer.grade)
+    grades_of: dict[Key, list[int]] = {pair: [] for pair in pairs}
+    for answer in answers:
+        if (answer.image, answer.caption) in grades_of:
+            grades_of[answer.image, answer.caption].append(answer.grade)
     refused = {(image, text) for judged in further for image, text, grade in judged if grade == 0}
     texts = {row["key"]: row["text"] for row in store.rows(sa.select(caption.c.key, caption.c.text))}
-    found = [
+    refuted = [
         Refuted(*pair, texts.get(pair[1], ""), grades.count(1), len(grades), pair in refused)
-        for pair, grades in said.items()
+        for pair, grades in grades_of.items()
         if 1 in grades or pair in refused
     ]
-    return sorted(found, key=lambda each: (-each.refusals, not each.elsewhere, each.image, each.caption))
+    return sorted(refuted, key=lambda each: (-each.refusals, not each.elsewhere, each.image, each.caption))

@@ -28,8 +28,8 @@ def read_questions(path: str | Path, form: StudyForm) -> list[Question]:
         missing = [name for name in needed if row.get(name) in (None, "", [])]
         if missing:
             raise LimnerError(f"{at}: no {missing[0]}; expected the columns {', '.join(needed)}")
-        shown = {name: _listed(row[name]) if name in lists else str(row[name]) for name in needed}
-        new.append(Question(shown, {name: value for name, value in row.items() if name not in shown}))
+        content = {name: _listed(row[name]) if name in lists else str(row[name]) for name in needed}
+        new.append(Question(content, {name: value for name, value in row.items() if name not in content}))
     if not new:
         raise LimnerError(f"{path}: no question; expected a row for each, with the columns {', '.join(needed)}")
     return new
@@ -89,7 +89,7 @@ def read_study_answers(store: Store, path: str | Path, name: str) -> int:
         _answer_of(at, {k: unguarded(v) for k, v in row.items()}, form, by_identity)
         for at, row in table(source, delimiter=",")
     ]
-    people = annotator_ids(store, (who for _, who, _, _ in rows))
+    people = annotator_ids(store, (annotator for _, annotator, _, _ in rows))
     return add_answers(store, name, [(number, people[who], answer, took) for number, who, answer, took in rows])
 
 
@@ -119,9 +119,9 @@ def _answer_of(
 
 def _turned(row: Mapping[str, str], sides: tuple[str, ...], parts: Iterable[str]) -> dict[str, str]:
     """A row with its two sides exchanged, in the columns and in the answers."""
-    other = dict(zip(sides, reversed(sides), strict=True))
-    turned = {name: row[other.get(name, name)] for name in row}
-    return turned | {part: other.get(row[part], row[part]) for part in parts if part in row}
+    opposite = dict(zip(sides, reversed(sides), strict=True))
+    turned = {name: row[opposite.get(name, name)] for name in row}
+    return turned | {part: opposite.get(row[part], row[part]) for part in parts if part in row}
 
 
 def _value(kind: str, cell: str) -> object:

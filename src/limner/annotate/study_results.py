@@ -66,7 +66,7 @@ def study_results(store: Store, name: str, *, samples: int = 1000, measures: Seq
     if form.results in ANALYSES:
         analyse: Callable[..., StudyResults] = import_module(ANALYSES[form.results]).study_results
         return analyse(store, name, samples=samples, measures=measures)
-    answers, asked = study_answers(store, name), study_progress(store, name)["asked"]
+    answers, requested = study_answers(store, name), study_progress(store, name)["asked"]
     tables, alphas = [], {}
     for part in form.parts:
         tables.append(_table(part, form, answers))
@@ -74,24 +74,24 @@ def study_results(store: Store, name: str, *, samples: int = 1000, measures: Seq
     notes = [f"agreement of people on {name}: alpha {alpha:.3f}" for name, alpha in alphas.items() if alpha == alpha]
     data = {"parts": {each.title: [dict(zip(each.head, row, strict=True)) for row in each.rows] for each in tables}}
     agreed = {name: alpha if alpha == alpha else None for name, alpha in alphas.items()}
-    whole = {"study": name, "answers": len(answers), "asked": asked, "alpha": agreed, **data}
-    return StudyResults(name, form.question, len(answers), asked, tables, notes, whole)
+    result = {"study": name, "answers": len(answers), "asked": requested, "alpha": agreed, **data}
+    return StudyResults(name, form.question, len(answers), requested, tables, notes, result)
 
 
 def _table(part: AnswerPart, form: StudyForm, answers: Sequence[StudyAnswer]) -> ResultTable:
     """How often each value of a part was given."""
-    given = [each.answer[part.name] for each in answers]
+    values = [each.answer[part.name] for each in answers]
     if part.kind == "text":
         return ResultTable(part.name, ("question", "annotator", part.name), [
             (", ".join(each.question.identity(form)), each.annotator, str(each.answer[part.name]))
             for each in answers if each.answer[part.name]
         ])  # fmt: skip
-    listed = Counter(str(name) for value in given for name in (value if isinstance(value, list) else [value]))
+    listed = Counter(str(name) for value in values for name in (value if isinstance(value, list) else [value]))
     names = [str(n) for n in part.numbers] if part.kind == "number" else [option.name for option in part.options]
     queries = [each.question.id for each in answers]
     rows = []
     for name in names or sorted(listed):
-        has = [float(name in (v if isinstance(v, list) else [str(v)])) for v in given]
+        has = [float(name in (v if isinstance(v, list) else [str(v)])) for v in values]
         share = float(np.mean(has)) if has else float("nan")
         interval = mean_interval(has, clusters=np.unique(queries, return_inverse=True)[1], bounds=(0, 1)) if (
             len(set(queries)) > 1

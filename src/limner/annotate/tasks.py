@@ -26,9 +26,9 @@ T = TypeVar("T")
 
 def make_tasks(
     pool: Iterable[Key],
-    known: Judgements,
+    judgements: Judgements,
     *,
-    near: Iterable[Key] = (),
+    avoid: Iterable[Key] = (),
     pooled: int = REAL,
     positives: int = 1,
     negatives: int = 1,
@@ -59,7 +59,7 @@ def make_tasks(
     pairs = list(dict.fromkeys(pool))
     if not in_order:
         draw.shuffle(pairs)
-    gold, bad = _positives(known, draw), _negatives(known, {*near, *pairs}, draw)
+    gold, bad = _positives(judgements, draw), _negatives(judgements, {*avoid, *pairs}, draw)
     drafts = []
     for start in range(0, len(pairs), pooled):
         chosen = pairs[start : start + pooled]
@@ -73,9 +73,9 @@ def make_tasks(
 
 def make_caption_tasks(
     pool: Iterable[Key],
-    known: Judgements,
+    judgements: Judgements,
     *,
-    near: Iterable[Key] = (),
+    avoid: Iterable[Key] = (),
     controls: Judgements | None = None,
     images: int = IMAGES,
     captions: int = CAPTIONS,
@@ -102,21 +102,21 @@ def make_caption_tasks(
             f"{images} images with {captions} captions: expected at least 2 of both, including one control image"
         )
     draw = random.Random(seed)
-    asked = dict.fromkeys(pool)
-    blocks = _blocks(asked, known, captions, draw)
+    pool_pairs = dict.fromkeys(pool)
+    blocks = _blocks(pool_pairs, judgements, captions, draw)
     draw.shuffle(blocks)
-    source = known if controls is None else controls
+    source = judgements if controls is None else controls
     able = [i for i, count in zip(source.queries, source.counts.tolist(), strict=True) if count]
     if len(able) < (1 if controls is not None else images):
         raise LimnerError(f"{len(able)} images with their own captions to use as controls: expected more")
     golden = _forever(able, draw)
     drafts = []
     for chosen in _of_different_images(blocks, images - 1):
-        taken = {block[0].image for block in chosen}
-        control = _control(_free(golden, taken), source, {*near, *asked}, captions, draw)
-        shown = [*chosen, control]
-        draw.shuffle(shown)
-        drafts.append(Draft(tuple(item for block in shown for item in block), "captions", seed))
+        group_images = {block[0].image for block in chosen}
+        control = _control(_free(golden, group_images), source, {*avoid, *pool_pairs}, captions, draw)
+        task_blocks = [*chosen, control]
+        draw.shuffle(task_blocks)
+        drafts.append(Draft(tuple(item for block in task_blocks for item in block), "captions", seed))
     return drafts
 
 
@@ -125,7 +125,7 @@ def _of_different_images(blocks: Sequence[list[TaskPair]], number: int) -> list[
     full: list[list[list[TaskPair]]] = []
     open_: list[list[list[TaskPair]]] = []
     for block in blocks:
-        group = next((each for each in open_ if all(held[0].image != block[0].image for held in each)), None)
+        group = next((each for each in open_ if all(used[0].image != block[0].image for used in each)), None)
         if group is None:
             open_.append(group := [])
         group.append(block)
@@ -135,61 +135,61 @@ def _of_different_images(blocks: Sequence[list[TaskPair]], number: int) -> list[
     return full + open_
 
 
-def _free(golden: Iterator[str], taken: set[str]) -> str:
+def _free(golden: Iterator[str], used: set[str]) -> str:
     """The next control image that is not in the task."""
     for _ in range(_TRIES):
         image = next(golden)
-        if image not in taken:
+        if image not in used:
             return image
     raise LimnerError("every possible control image is already in the task: give other controls")
 
 
-def _blocks(asked: Iterable[Key], known: Judgements, captions: int, draw: random.Random) -> list[list[TaskPair]]:
+def _blocks(pairs: Iterable[Key], judgements: Judgements, captions: int, draw: random.Random) -> list[list[TaskPair]]:
     """Each image's captions in blocks of ten, filled up with random captions, each used once per image."""
     by_image: dict[str, list[str]] = {}
-    for image, caption in asked:
+    for image, caption in pairs:
         by_image.setdefault(image, []).append(caption)
-    others = [known.candidates[column] for column in sorted(set(known.relevant.columns.tolist()))]
+    matched_captions = [judgements.candidates[column] for column in sorted(set(judgements.relevant.columns.tolist()))]
     blocks = []
-    for image, wanted in by_image.items():
-        draw.shuffle(wanted)
-        lacking = -len(wanted) % captions
-        drawn = draw.sample(others, min(len(others), len(wanted) + captions))
-        fill = [caption for caption in drawn if caption not in wanted][:lacking]
-        whole = [TaskPair(image, caption) for caption in [*wanted, *fill]]
-        draw.shuffle(whole)
-        blocks += [whole[start : start + captions] for start in range(0, len(whole), captions)]
+    for image, image_captions in by_image.items():
+        draw.shuffle(image_captions)
+        n_missing = -len(image_captions) % captions
+        drawn = draw.sample(matched_captions, min(len(matched_captions), len(image_captions) + captions))
+        fill = [caption for caption in drawn if caption not in image_captions][:n_missing]
+        items = [TaskPair(image, caption) for caption in [*image_captions, *fill]]
+        draw.shuffle(items)
+        blocks += [items[start : start + captions] for start in range(0, len(items), captions)]
     return blocks
 
 
-def _control(image: str, known: Judgements, near: set[Key], captions: int, draw: random.Random) -> list[TaskPair]:
-    row = known.queries.index(image)
-    span = slice(known.indptr[row], known.indptr[row + 1])
-    judged = zip(known.columns[span].tolist(), known.grades[span].tolist(), strict=True)
-    own = [known.candidates[column] for column, grade in judged if grade > 0]
-    right = draw.sample(own, min(len(own), draw.randint(1, 3)))
-    strangers = [c for c in known.candidates if c not in set(own) and (image, c) not in near]
+def _control(image: str, judgements: Judgements, avoid: set[Key], captions: int, draw: random.Random) -> list[TaskPair]:
+    row = judgements.queries.index(image)
+    span = slice(judgements.indptr[row], judgements.indptr[row + 1])
+    judged = zip(judgements.columns[span].tolist(), judgements.grades[span].tolist(), strict=True)
+    positives = [judgements.candidates[column] for column, grade in judged if grade > 0]
+    right = draw.sample(positives, min(len(positives), draw.randint(1, 3)))
+    strangers = [c for c in judgements.candidates if c not in set(positives) and (image, c) not in avoid]
     wrong = draw.sample(strangers, min(len(strangers), captions - len(right)))
     items = [TaskPair(image, c, "gold_pos") for c in right] + [TaskPair(image, c, "gold_neg") for c in wrong]
     draw.shuffle(items)
     return items
 
 
-def _positives(known: Judgements, draw: random.Random) -> Iterator[Key]:
-    pairs = [(image, caption) for image, caption, _ in known.relevant]
+def _positives(judgements: Judgements, draw: random.Random) -> Iterator[Key]:
+    pairs = [(image, caption) for image, caption, _ in judgements.relevant]
     if not pairs:
         raise LimnerError("no known positive: expected original pairs with a grade above 0")
     return _forever(pairs, draw)
 
 
-def _negatives(known: Judgements, near: set[Key], draw: random.Random) -> Iterator[Key]:
+def _negatives(judgements: Judgements, avoid: set[Key], draw: random.Random) -> Iterator[Key]:
     """Random pairs that are not known matches; refused if none can be found."""
-    right = {(image, caption) for image, caption, _ in known.relevant}
-    images, captions = list(known.queries), list(known.candidates)
+    right = {(image, caption) for image, caption, _ in judgements.relevant}
+    images, captions = list(judgements.queries), list(judgements.candidates)
     while True:
         for _ in range(_TRIES):
             pair = draw.choice(images), draw.choice(captions)
-            if pair not in right and pair not in near:
+            if pair not in right and pair not in avoid:
                 yield pair
                 break
         else:
@@ -205,13 +205,13 @@ def _forever(values: Sequence[T], draw: random.Random) -> Iterator[T]:
         yield from draw.sample(values, len(values))
 
 
-def _distinct(source: Iterator[Key], number: int, taken: Sequence[Key]) -> list[Key]:
+def _distinct(source: Iterator[Key], number: int, used: Sequence[Key]) -> list[Key]:
     """The next pairs that are not in the task yet; fewer if the task already contains all others."""
-    found: list[Key] = []
+    chosen: list[Key] = []
     for _ in range(_TRIES if number else 0):
         pair = next(source)
-        if pair not in taken and pair not in found:
-            found.append(pair)
-        if len(found) == number:
+        if pair not in used and pair not in chosen:
+            chosen.append(pair)
+        if len(chosen) == number:
             break
-    return found
+    return chosen

@@ -97,7 +97,7 @@ def admin_page(ask: Ask, *, form: str = "", error: Exception | None = None) -> R
         "texts": _texts(ask, people),
         "scale": scale,
         "counts_as": COUNTS_AS,
-        "scale_text": as_toml(scale, guideline=rules.text if scale.own else ""),
+        "scale_text": as_toml(scale, guideline=rules.text if scale.custom else ""),
         "ids": {each.name: each.id for each in annotators(store)},
         **assigned_of(ask),
         **(accounts_of(ask) if site.team else {}),

@@ -21,7 +21,7 @@ from limner.web.site import Ask, page, query
 if TYPE_CHECKING:
     from limner.annotate.scale import Scale
     from limner.annotate.store.answers import Saved
-    from limner.annotate.store.tasks import Held, Item
+    from limner.annotate.store.tasks import AssignedTask, Item
 
 NUMBER = 2**31 - 1
 LAST = 999_999
@@ -92,10 +92,10 @@ def form_page(ask: Ask, template: str, *, done: int, total: int, error: str = ""
 
 def shown(scale: Scale) -> dict[str, object]:
     """The scale for the browser: what each grade and reason is called, and its key."""
-    return {"own": scale.own, **{name: [vars(each) for each in getattr(scale, name)] for name in ("grades", "reasons")}}
+    return {"own": scale.custom, **{name: [vars(each) for each in getattr(scale, name)] for name in ("grades", "reasons")}}
 
 
-def _asked_task(ask: Ask, me: int) -> Held | None:
+def _asked_task(ask: Ask, me: int) -> AssignedTask | None:
     """The task in the URL if it belongs to the annotator; otherwise the current one."""
     from limner.annotate.store.tasks import assignment_of, lease
 
@@ -103,12 +103,12 @@ def _asked_task(ask: Ask, me: int) -> Held | None:
     return assignment_of(ask.site.store, me, number) if number else lease(ask.site.store, me)
 
 
-def _first(held: Held) -> int:
+def _first(held: AssignedTask) -> int:
     """The first pair without an answer."""
     return next((place for place, item in enumerate(held.items) if item.grade is None), len(held.items) - 1)
 
 
-def _beside(ask: Ask, held: Held) -> tuple[int | None, int | None]:
+def _beside(ask: Ask, held: AssignedTask) -> tuple[int | None, int | None]:
     """The annotator's previous and next task."""
     from limner.annotate.store.tasks import assignments_of
 
@@ -133,7 +133,7 @@ def image_url_of(collection: str, item: Item) -> str:
     return f"/image?{query(c=collection, id=item.image, size='view')}"
 
 
-def task_of(ask: Ask, held: Held) -> dict[str, object]:
+def task_of(ask: Ask, held: AssignedTask) -> dict[str, object]:
     """A task for the browser: texts, images, and the annotator's answers so far."""
     collection = judged_collection(ask)
     earlier, later = _beside(ask, held)

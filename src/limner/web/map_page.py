@@ -110,7 +110,7 @@ def _tasks(ask: Ask, job: Job, name: str, system: str, chosen: list[str], depth:
     proposed_pairs = merged(proposed({system: lists}, depth=depth), depth=depth)
     pairs = [pair for pair in waiting(store) if pair in proposed_pairs]
     proposed_ids = {(p.image, p.caption) for p in proposals(store)}
-    tasks = add_tasks(store, make_tasks(pairs, loaded.evaluated.judgements, near=proposed_ids), replication=people)
+    tasks = add_tasks(store, make_tasks(pairs, loaded.evaluated.judgements, avoid=proposed_ids), replication=people)
     region = count(len(proposed_pairs), "pair")
     return f"{region} of the region, {len(pairs):,} without a task; {count(len(tasks), 'task')} created"
 

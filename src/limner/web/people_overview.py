@@ -68,7 +68,7 @@ def _overview(store: Store) -> PeopleOverview:
     all_answers = answers(store)
     several = len({answer.annotator for answer in all_answers}) > 1
     agreed = agreement(all_answers, samples=SAMPLES) if several else None
-    pace = throughput(all_answers, asked=progress(store)["asked"], now=store.now())
+    pace = throughput(all_answers, requested=progress(store)["asked"], timestamp=store.timestamp())
     people = annotator_table(all_answers), review_queue(store, all_answers), agreed
     comments = [answer for answer in reversed(all_answers) if answer.comment]
     return PeopleOverview(len(all_answers), *people, disagreements(all_answers), pace, comments)

@@ -143,22 +143,22 @@ class Store:
     describer = "limner.annotate.results:described"
     """The answers as described in a report: their number, the agreement of people, the quality of a judge."""
 
-    def __init__(self, engine: sa.Engine, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, engine: sa.Engine, *, clock: Callable[[], float] = time.time) -> None:
         """Use `open_store` to create one."""
         self.engine = engine
-        self.clock = now
+        self.clock = clock
         self.lite = engine.dialect.name == "sqlite"
         self._writers = _Queue(1 if self.lite else POOL // 2)
         self._readers = _Queue(POOL // 2)
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         """The path or address, without a password."""
         if self.lite:
             return str(self.engine.url.database)
         return without_password(self.engine.url.render_as_string(hide_password=True))
 
-    def now(self) -> int:
+    def timestamp(self) -> int:
         """The time in milliseconds."""
         return int(self.clock() * 1000)
 
@@ -188,7 +188,7 @@ class Store:
             yield
         except sa.exc.OperationalError as error:
             if any(words in str(error.orig).lower() for words in _NO_ROOM):
-                raise NotWritten(self.where, _said(error)) from error
+                raise NotWritten(self.location, _message(error)) from error
             raise
 
     @contextmanager
@@ -197,12 +197,12 @@ class Store:
         try:
             yield
         except (sa.exc.DBAPIError, sqlite3.DatabaseError) as error:
-            said = str(getattr(error, "orig", error)).strip().partition("\n")[0]
+            message = str(getattr(error, "orig", error)).strip().partition("\n")[0]
             if not self.lite and out_of_reach(error):
-                raise Unreachable(f"the database {self.where} cannot be reached ({_said(error)}): try again") from error
-            if not self.lite or not any(words in said for words in _DAMAGE):
+                raise Unreachable(f"the database {self.location} cannot be reached ({_message(error)}): try again") from error
+            if not self.lite or not any(words in message for words in _DAMAGE):
                 raise
-            raise LimnerError(f"the store {self.where} is damaged ({said}): restore a good copy") from error
+            raise LimnerError(f"the store {self.location} is damaged ({message}): restore a good copy") from error
 
     def rows(self, query: sa.Executable, **values: object) -> list[dict[str, Any]]:
         """The rows of a query as dicts."""
@@ -213,7 +213,7 @@ class Store:
         """A setting of the store, such as its collection or a page's secret."""
         with self.reading() as connection:
             value = connection.scalar(_SETTING, {"wanted": name})
-        return default if value is None else parse_json(value, where=f"setting {name!r} of the store {self.where}")
+        return default if value is None else parse_json(value, where=f"setting {name!r} of the store {self.location}")
 
     def set(self, name: str, value: object, *, replace: bool = True) -> Any:
         """Saves a JSON value under a name; with `replace=False` an existing value stays. Returns the stored value."""
@@ -221,7 +221,7 @@ class Store:
             alone(self, connection)
             old = connection.scalar(sa.select(setting.c.value).where(setting.c.name == name))
             if old is not None and not replace:
-                return parse_json(old, where=f"setting {name!r} of the store {self.where}")
+                return parse_json(old, where=f"setting {name!r} of the store {self.location}")
             connection.execute(sa.delete(setting).where(setting.c.name == name))
             connection.execute(sa.insert(setting).values(name=name, value=json.dumps(value)))
         return value
@@ -238,10 +238,10 @@ class Store:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Store({self.where!r})"
+        return f"Store({self.location!r})"
 
 
-def open_store(target: str | Path, *, create: bool = True, now: Callable[[], float] = time.time) -> Store:
+def open_store(target: str | Path, *, create: bool = True, clock: Callable[[], float] = time.time) -> Store:
     """Opens a store, creating it if missing; tables of an older limner are migrated.
 
     Args:
@@ -257,12 +257,12 @@ def open_store(target: str | Path, *, create: bool = True, now: Callable[[], flo
     """
     engine = _engine(str(target), create)
     try:
-        store = Store(engine, now=now)
+        store = Store(engine, clock=clock)
         _move_up(store)
         return store
     except (sa.exc.OperationalError, sa.exc.DatabaseError) as error:
         engine.dispose()
-        raise LimnerError(f"cannot open the store {without_password(str(target))}: {_said(error)}") from error
+        raise LimnerError(f"cannot open the store {without_password(str(target))}: {_message(error)}") from error
     except BaseException:
         engine.dispose()
         raise
@@ -393,7 +393,7 @@ def _move_up(store: Store) -> None:
             command.upgrade(config, "head")
         except CommandError as error:
             raise LimnerError(
-                f"the store {store.where} was written by a newer version of limner ({error}); upgrade limner to open it"
+                f"the store {store.location} was written by a newer version of limner ({error}); upgrade limner to open it"
             ) from error
 
 
@@ -410,7 +410,7 @@ def _version(store: Store) -> str | None:
         if "alembic_version" in tables and "task_item" in tables:
             return str(connection.scalar(sa.text("SELECT version_num FROM alembic_version")))
     if tables:
-        raise LimnerError(f"{store.where} contains other tables ({', '.join(sorted(tables)[:3])}): use a new database")
+        raise LimnerError(f"{store.location} contains other tables ({', '.join(sorted(tables)[:3])}): use a new database")
     return None
 
 
@@ -420,9 +420,9 @@ def refuse_unwritable(store: Store) -> None:
 
     try:
         with store.writing() as connection:
-            connection.execute(sa.delete(session).where(session.c.expires <= store.now()))
+            connection.execute(sa.delete(session).where(session.c.expires <= store.timestamp()))
     except sa.exc.DBAPIError as error:
-        raise LimnerError(f"cannot write to the store {store.where}: {_said(error)}") from error
+        raise LimnerError(f"cannot write to the store {store.location}: {_message(error)}") from error
 
 
 def without_password(target: str) -> str:
@@ -434,14 +434,14 @@ def without_password(target: str) -> str:
     address = _ADDRESS.match(target)
     if address is None:
         return _PASSWORD_WORD.sub(r"\1=***", target)
-    scheme, rest = address.groups()
-    who, at, place = rest.rpartition("@")  # a password may contain one too
-    if "?" in who:  # or it is in a password after the question mark
+    scheme, remainder = address.groups()
+    credentials, at, place = remainder.rpartition("@")  # a password may contain one too
+    if "?" in credentials:  # or it is in a password after the question mark
         return f"{scheme}..."
-    name, colon, _ = who.partition(":")
-    where, question, _ = place.partition("?")
-    return f"{scheme}{name}{':***' if colon else ''}{at}{where}{'?...' if question else ''}"
+    name, colon, _ = credentials.partition(":")
+    path, question, _ = place.partition("?")
+    return f"{scheme}{name}{':***' if colon else ''}{at}{path}{'?...' if question else ''}"
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return _PASSWORD_WORD.sub(r"\1=***", str(getattr(error, "orig", error)).strip().splitlines()[0])

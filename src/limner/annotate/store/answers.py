@@ -98,7 +98,7 @@ def submit(
         guideline: Version of the guideline that the annotator read.
         comment: A remark for the study lead, at most `COMMENT_LENGTH` characters; line breaks and unprintable
             characters become spaces.
-        assignment_id: The task as it was given to the annotator, `Held.id`; the answer is refused if it belongs to
+        assignment_id: The task as it was given to the annotator, `AssignedTask.id`; the answer is refused if it belongs to
             another one. By default it is not checked.
         minutes: Length of the renewed lease.
 
@@ -109,9 +109,9 @@ def submit(
     checked = scale.check_grade(grade)
     why = json.dumps(scale.check_reasons(reasons, checked))
     _refuse_bad(key, milliseconds)
-    said = check_comment(comment) or None
+    checked_comment = check_comment(comment) or None
     values = {"grade": checked, "reasons": why, "milliseconds": milliseconds, "guideline": str(guideline)}
-    values["comment"] = said
+    values["comment"] = checked_comment
     return _append(store, annotator_id, item_id, key, values, assignment_id, minutes, scale)
 
 
@@ -160,30 +160,30 @@ def _append(
 ) -> Saved:
     """Adds a revision; a withdrawal needs no scale."""
     with store.writing() as connection:
-        now = store.now()
+        timestamp = store.timestamp()
         number = connection.scalar(_TASK_OF, {"this": item_id})
         if number is None:
             raise UnknownId(f"no pair {item_id} in any task")
         state = state_of(connection, number, lock=True)
-        mine = next((a for a in state.assignments if a["annotator_id"] == annotator_id), None)
-        if mine is None:
+        own_assignment = next((a for a in state.assignments if a["annotator_id"] == annotator_id), None)
+        if own_assignment is None:
             raise NotAllowed("this task was never assigned to you: request a task first")
-        if assignment_id not in (None, mine["id"]):
+        if assignment_id not in (None, own_assignment["id"]):
             raise LimnerError(f"this pair is not part of your assignment {assignment_id}: reload the page")
         before = _stored(connection, key)
         if before is not None:
-            return _repeated(before, mine, item_id, values)
-        _refuse_unfit(state, mine, item_id, now, withdraws=values["grade"] is None)
+            return _repeated(before, own_assignment, item_id, values)
+        _refuse_unfit(state, own_assignment, item_id, timestamp, withdraws=values["grade"] is None)
         if scale is not None:
             refuse_changed(store, connection, scale)
             _refuse_unreasoned(state.task["reasons"], values, scale)
-        last = state.latest.get((mine["id"], item_id))
-        values |= {"assignment_id": mine["id"], "item_id": item_id, "revision": last["revision"] + 1 if last else 1}
+        last = state.latest.get((own_assignment["id"], item_id))
+        values |= {"assignment_id": own_assignment["id"], "item_id": item_id, "revision": last["revision"] + 1 if last else 1}
         if values["guideline"] is None:  # a withdrawal that names none
             values["guideline"] = last["guideline"] if last else GUIDELINE
-        made = inserted(connection, judgement, _KEY_USED, **values, client_key=key, added=now)
-        finished = _settle(connection, state, mine, item_id, values, now, now + int(minutes * 60_000))
-        return Saved(made, values["revision"], False, finished)
+        judgement_id = inserted(connection, judgement, _KEY_USED, **values, client_key=key, added=timestamp)
+        finished = _settle(connection, state, own_assignment, item_id, values, timestamp, timestamp + int(minutes * 60_000))
+        return Saved(judgement_id, values["revision"], False, finished)
 
 
 def _stored(connection: sa.Connection, key: str) -> object:
@@ -205,55 +205,55 @@ _RENEWED = (
 )
 
 
-def _repeated(before: Any, mine: Any, item_id: int, values: dict[str, object]) -> Saved:
+def _repeated(before: Any, own_assignment: Any, item_id: int, values: dict[str, object]) -> Saved:
     """The stored answer with this key; refused if the key belongs to another answer."""
-    same = before["assignment_id"] == mine["id"] and before["item_id"] == item_id
-    if not same or any(before[name] != values[name] for name in ("grade", "reasons", "comment")):
+    is_repeat = before["assignment_id"] == own_assignment["id"] and before["item_id"] == item_id
+    if not is_repeat or any(before[name] != values[name] for name in ("grade", "reasons", "comment")):
         raise LimnerError(_KEY_USED)
     return Saved(before["id"], before["revision"], True, before["finished"] is not None)
 
 
-def _refuse_unfit(state: TaskState, mine: Any, item_id: int, now: int, *, withdraws: bool) -> None:
-    if mine["excluded"]:
+def _refuse_unfit(state: TaskState, own_assignment: Any, item_id: int, timestamp: int, *, withdraws: bool) -> None:
+    if own_assignment["excluded"]:
         raise NotAllowed("this task was excluded: request another")
     item = next(item for item in state.items if item["id"] == item_id)
     if item["barred"]:
         raise AlreadyFull("this pair was excluded: continue with the next one")
-    last = state.latest.get((mine["id"], item_id))
+    last = state.latest.get((own_assignment["id"], item_id))
     if withdraws and (last is None or last["grade"] is None):
         raise LimnerError("there is no answer to undo here")
-    held = mine["finished"] is not None or mine["expires"] > now
-    if not held and state.holders(now, but=mine["annotator_id"]) >= state.task["replication"]:
+    leased = own_assignment["finished"] is not None or own_assignment["expires"] > timestamp
+    if not leased and state.holders(timestamp, but=own_assignment["annotator_id"]) >= state.task["replication"]:
         raise LeaseLost("your time for this task expired and someone else has it now: request another task")
     new = item["role"] == "real" and (last is None or last["grade"] is None)
-    if new and state.answered(item_id, but=mine["id"]) >= state.task["replication"]:
+    if new and state.answered(item_id, but=own_assignment["id"]) >= state.task["replication"]:
         raise AlreadyFull("this pair has all the answers it needs: continue with the next one")
 
 
-def _refuse_unreasoned(wanted: str, values: dict[str, Any], scale: Scale) -> None:
+def _refuse_unreasoned(policy: str, values: dict[str, Any], scale: Scale) -> None:
     """Checks the reasons: a task may require them for the grades that may have some, or not allow any."""
-    given = values["reasons"] != "[]"
-    if wanted == "required" and scale.asks(values["grade"]) and not given:
+    has_reasons = values["reasons"] != "[]"
+    if policy == "required" and scale.asks(values["grade"]) and not has_reasons:
         named = " and ".join(repr(grade.label) for grade in scale.reasoned)
         raise LimnerError(f"this task needs a reason for {named}: choose one or more")
-    if wanted == "off" and given:
+    if policy == "off" and has_reasons:
         raise LimnerError("this task does not ask for reasons: leave them out")
 
 
 def _settle(
     connection: sa.Connection,
     state: TaskState,
-    mine: Any,
+    own_assignment: Any,
     item_id: int,
     values: dict[str, object],
-    now: int,
+    timestamp: int,
     until: int,
 ) -> bool:
     """Renews the lease, and updates which tasks are finished."""
-    state.latest[mine["id"], item_id] = values
-    finished = state.finished_by(mine["id"])
-    done_at = (mine["finished"] or now) if finished else None
-    connection.execute(_RENEWED, {"this": mine["id"], "until": until, "done_at": done_at})
+    state.latest[own_assignment["id"], item_id] = values
+    finished = state.finished_by(own_assignment["id"])
+    done_at = (own_assignment["finished"] or timestamp) if finished else None
+    connection.execute(_RENEWED, {"this": own_assignment["id"], "until": until, "done_at": done_at})
     if state.complete != bool(state.task["done"]):
         connection.execute(sa.update(task).where(task.c.id == state.task["id"]).values(done=state.complete))
     return finished
@@ -289,28 +289,28 @@ def answers(store: Store, *, counted: bool = True) -> list[Answer]:
     return [Answer(*[*row[1:11], _reasons(row[0]), *row[11:]]) for row in rows]
 
 
-def _reasons(kept: str) -> tuple[str, ...]:
-    return () if kept == "[]" else tuple(json.loads(kept))
+def _reasons(stored: str) -> tuple[str, ...]:
+    return () if stored == "[]" else tuple(json.loads(stored))
 
 
 def latest(store: Store) -> tuple[int, ...]:
     """A cheap value that changes whenever `answers` or decisions about them change."""
-    kept = [sa.func.coalesce(sa.func.max(table.c.id), 0) for table in (judgement, exclusion, review)]
+    counters = [sa.func.coalesce(sa.func.max(table.c.id), 0) for table in (judgement, exclusion, review)]
     lifted = sa.select(sa.func.count()).select_from(exclusion).where(exclusion.c.lifted.is_not(None))
     with store.reading() as connection:
-        return tuple(int(connection.scalar(query) or 0) for query in (*map(sa.select, kept), lifted))
+        return tuple(int(connection.scalar(query) or 0) for query in (*map(sa.select, counters), lifted))
 
 
 def history(store: Store, *, item_id: int | None = None) -> list[dict[str, object]]:
     """All answers ever given, in order, including withdrawn and revised ones; for one pair, or all pairs."""
     columns = [judgement.c[name] for name in ("id", "item_id", "revision", "grade", "reasons", "milliseconds")]
-    more = (
+    extra = (
         judgement.c.guideline,
         judgement.c.comment,
         judgement.c.added,
         judgement.c.client_key,
         annotator.c.name.label("annotator"),
     )
-    query = sa.select(*columns, *more).join_from(judgement, assignment).join(annotator).order_by(judgement.c.id)
+    query = sa.select(*columns, *extra).join_from(judgement, assignment).join(annotator).order_by(judgement.c.id)
     rows = store.rows(query if item_id is None else query.where(judgement.c.item_id == item_id))
     return [{**row, "reasons": json.loads(row["reasons"])} for row in rows]

@@ -104,14 +104,14 @@ def _digest(content: bytes) -> str:
 
 
 def _add(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]]) -> int:
-    known = {row.key: row.hash for row in connection.execute(sa.select(table.c.key, table.c.hash))}
-    changed = [row["key"] for row in rows if known.get(row["key"]) not in (None, row["hash"]) and row["hash"]]
+    hashes = {row.key: row.hash for row in connection.execute(sa.select(table.c.key, table.c.hash))}
+    changed = [row["key"] for row in rows if hashes.get(row["key"]) not in (None, row["hash"]) and row["hash"]]
     if changed:
         raise LimnerError(
             f"{len(changed)} of the {table.name}s have different contents in the store ({shown(changed)}): "
             f"answers refer to the stored version; use a new store, or give changed items new ids"
         )
-    new = [row for row in rows if row["key"] not in known]
+    new = [row for row in rows if row["key"] not in hashes]
     insert(connection, table, new)
     return len(new)
 
@@ -191,14 +191,14 @@ def _add_lists(
 ) -> int:
     """Adds missing list entries."""
     query = "image_id" if lists.direction == "i2t" else "caption_id"
-    same = {"system_id": _system(store, connection, lists.system), "direction": lists.direction, "turn": turn}
-    known = _known_places(connection, same, query)
+    key_values = {"system_id": _system(store, connection, lists.system), "direction": lists.direction, "turn": turn}
+    places = _known_places(connection, key_values, query)
     new = []
     for row in rows:
-        there = known.get((row[query], row["rank"]))
-        if there is None:
-            new.append(row | same)
-        elif there != (row["image_id"], row["caption_id"]):
+        stored = places.get((row[query], row["rank"]))
+        if stored is None:
+            new.append(row | key_values)
+        elif stored != (row["image_id"], row["caption_id"]):
             raise LimnerError(
                 f"{lists.system!r} proposed other {lists.direction} pairs in round {turn}: the store has another "
                 f"system of that name; choose a different name"
@@ -208,19 +208,19 @@ def _add_lists(
 
 
 def _known_places(
-    connection: sa.Connection, same: dict[str, object], query: str
+    connection: sa.Connection, key_values: dict[str, object], query: str
 ) -> dict[tuple[int, int], tuple[int, int]]:
     """The pair at each rank of each query, as proposed by a system in this direction and round."""
     columns = (proposal.c.image_id, proposal.c.caption_id, proposal.c.rank, proposal.c[query].label("query"))
-    asked = sa.select(*columns).where(*(proposal.c[name] == value for name, value in same.items()))
-    return {(row.query, row.rank): (row.image_id, row.caption_id) for row in connection.execute(asked)}
+    statement = sa.select(*columns).where(*(proposal.c[name] == value for name, value in key_values.items()))
+    return {(row.query, row.rank): (row.image_id, row.caption_id) for row in connection.execute(statement)}
 
 
 def _system(store: Store, connection: sa.Connection, name: str) -> int:
-    found = connection.scalar(sa.select(system.c.id).where(system.c.name == name))
-    if found is not None:
-        return int(found)
-    return inserted(connection, system, name=name, about=None, added=store.now())
+    system_id = connection.scalar(sa.select(system.c.id).where(system.c.name == name))
+    if system_id is not None:
+        return int(system_id)
+    return inserted(connection, system, name=name, about=None, added=store.timestamp())
 
 
 def _proposed(
@@ -233,8 +233,8 @@ def _proposed(
             candidate = ranking.candidates[column]
             names = (query, candidate) if direction == "i2t" else (candidate, query)
             score = None if ranking.scores is None else float(ranking.scores[row, place])
-            found = {"image_id": number(ids[0], names[0], "image"), "caption_id": number(ids[1], names[1], "caption")}
-            yield {**found, "rank": place + 1, "score": score}
+            item_ids = {"image_id": number(ids[0], names[0], "image"), "caption_id": number(ids[1], names[1], "caption")}
+            yield {**item_ids, "rank": place + 1, "score": score}
 
 
 def keys(connection: sa.Connection, table: sa.Table) -> dict[str, int]:
@@ -242,11 +242,11 @@ def keys(connection: sa.Connection, table: sa.Table) -> dict[str, int]:
     return {row.key: row.id for row in connection.execute(sa.select(table.c.key, table.c.id))}
 
 
-def number(known: dict[str, int], key: str, what: str) -> int:
+def number(ids: dict[str, int], key: str, kind: str) -> int:
     """The store's id of one item; a missing item is refused by name."""
-    if key not in known:
-        raise UnknownId(f"{what} {key!r} is not in the store: add its collection first ('limner annotate pool')")
-    return known[key]
+    if key not in ids:
+        raise UnknownId(f"{kind} {key!r} is not in the store: add its collection first ('limner annotate pool')")
+    return ids[key]
 
 
 def add_pairs(store: Store, pairs: Iterable[Key], *, origin: str = "pool", turn: int = 1) -> int:
@@ -259,19 +259,19 @@ def pair_numbers(
 ) -> dict[Key, int]:
     """The store's ids of pairs; missing pairs are added."""
     images, captions = keys(connection, image), keys(connection, caption)
-    wanted = {p: (number(images, p[0], "image"), number(captions, p[1], "caption")) for p in dict.fromkeys(pairs)}
-    known = _known_pairs(connection)
-    more = {"origin": origin, "turn": turn, "added": store.now()}
-    new = [{"image_id": i, "caption_id": c, **more} for i, c in wanted.values() if (i, c) not in known]
+    id_pairs = {p: (number(images, p[0], "image"), number(captions, p[1], "caption")) for p in dict.fromkeys(pairs)}
+    numbers = _known_pairs(connection)
+    columns = {"origin": origin, "turn": turn, "added": store.timestamp()}
+    new = [{"image_id": i, "caption_id": c, **columns} for i, c in id_pairs.values() if (i, c) not in numbers]
     insert(connection, pair, new)
-    known = _known_pairs(connection) if new else known
-    found = {key: known[both] for key, both in wanted.items()}
+    numbers = _known_pairs(connection) if new else numbers
+    by_key = {key: numbers[id_pair] for key, id_pair in id_pairs.items()}
     if origin == "pool":  # a pair that was only used as a control so far
-        same = sa.and_(pair.c.origin == "control", pair.c.id == sa.bindparam("number"))
-        promoted = [{"number": key} for key in _controls(connection) & set(found.values())]
+        promotable = sa.and_(pair.c.origin == "control", pair.c.id == sa.bindparam("number"))
+        promoted = [{"number": key} for key in _controls(connection) & set(by_key.values())]
         if promoted:
-            connection.execute(sa.update(pair).where(same).values(origin=origin, turn=turn), promoted)
-    return found
+            connection.execute(sa.update(pair).where(promotable).values(origin=origin, turn=turn), promoted)
+    return by_key
 
 
 def _controls(connection: sa.Connection) -> set[int]:
@@ -306,9 +306,9 @@ def proposals(store: Store, *, depth: int | None = None, turn: int | None = None
 
 def pairs(store: Store, *, turn: int | None = None) -> list[Pair]:
     """Every pair in order of insertion, and whether it is in a task."""
-    asked = sa.exists().where(task_item.c.pair_id == pair.c.id, task_item.c.role == "real")
+    in_task = sa.exists().where(task_item.c.pair_id == pair.c.id, task_item.c.role == "real")
     columns = (pair.c.id, image.c.key.label("image"), caption.c.key.label("caption"), pair.c.origin, pair.c.turn)
-    query = sa.select(*columns, asked.label("asked")).join_from(pair, image).join(caption).order_by(pair.c.id)
+    query = sa.select(*columns, in_task.label("asked")).join_from(pair, image).join(caption).order_by(pair.c.id)
     rows = store.rows(query if turn is None else query.where(pair.c.turn == turn))
     return [Pair(**{**row, "asked": bool(row["asked"])}) for row in rows]
 
@@ -324,9 +324,9 @@ def caption_text(store: Store, key: str) -> str:
 
 def caption_texts(store: Store, keys: Iterable[str]) -> dict[str, str]:
     """The texts of several captions, by id."""
-    wanted = list(dict.fromkeys(keys))
+    unique_keys = list(dict.fromkeys(keys))
     with store.reading() as connection:
-        rows = connection.execute(sa.select(caption.c.key, caption.c.text).where(caption.c.key.in_(wanted))).all()
+        rows = connection.execute(sa.select(caption.c.key, caption.c.text).where(caption.c.key.in_(unique_keys))).all()
     return {str(key): str(text) for key, text in rows}
 
 

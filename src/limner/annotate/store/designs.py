@@ -69,8 +69,8 @@ class Design:
     @property
     def drawn(self) -> list[int]:
         """The ids of the drawn units, in the order they were drawn."""
-        found = [n for n, unit in enumerate(self.units) if unit.place is not None]
-        return sorted(found, key=lambda n: self.units[n].place or 0)
+        drawn_units = [n for n, unit in enumerate(self.units) if unit.place is not None]
+        return sorted(drawn_units, key=lambda n: self.units[n].place or 0)
 
 
 def add_design(
@@ -78,10 +78,10 @@ def add_design(
 ) -> int:
     """Saves a design with all its units; returns its id."""
     kind = "query" if unit == LEVEL else unit  # the column allows only pairs and queries
-    kept = json.dumps({**settings, LEVEL: True} if unit == LEVEL else settings)
-    values = {"direction": direction, "unit": kind, "settings": kept, "queries": queries}
+    stored_settings = json.dumps({**settings, LEVEL: True} if unit == LEVEL else settings)
+    values = {"direction": direction, "unit": kind, "settings": stored_settings, "queries": queries}
     with store.writing() as connection:
-        key = inserted(connection, design, **values, added=store.now())
+        key = inserted(connection, design, **values, added=store.timestamp())
         rows = [
             {"design_id": key, "number": n, "query": u.query, "candidates": json.dumps(u.candidates),
              "stratum": u.stratum, "score": u.score}
@@ -94,27 +94,27 @@ def add_design(
 def fill_units(store: Store, number: int, candidates: Mapping[int, Sequence[str]]) -> None:
     """Writes the candidates of units that were unknown when the design was created."""
     rows = [{"unit": unit, "held": json.dumps(list(each))} for unit, each in candidates.items()]
-    mine = (design_unit.c.design_id == number, design_unit.c.number == sa.bindparam("unit"))
+    target = (design_unit.c.design_id == number, design_unit.c.number == sa.bindparam("unit"))
     with store.writing() as connection:
-        connection.execute(sa.update(design_unit).where(*mine).values(candidates=sa.bindparam("held")), rows)
+        connection.execute(sa.update(design_unit).where(*target).values(candidates=sa.bindparam("held")), rows)
 
 
 def add_phase(
     store: Store, number: int, drawn: Iterable[tuple[int, float]], *, shares: Sequence[float], seed: int
 ) -> int:
     """Saves a further draw: its units in order, with their probabilities. Returns the number of the draw, from 0."""
-    same = design_unit.c.design_id == number
+    of_design = design_unit.c.design_id == number
     with store.writing() as connection:
         alone(store, connection)
         phase = connection.scalar(sa.select(sa.func.count()).where(design_phase.c.design_id == number)) or 0
-        first = connection.scalar(sa.select(sa.func.count()).where(same, design_unit.c.place.is_not(None))) or 0
+        first = connection.scalar(sa.select(sa.func.count()).where(of_design, design_unit.c.place.is_not(None))) or 0
         values = {"design_id": number, "phase": phase, "seed": seed, "shares": json.dumps(list(shares))}
-        inserted(connection, design_phase, **values, added=store.now())
+        inserted(connection, design_phase, **values, added=store.timestamp())
         rows = [
             {"unit": unit, "at": first + n, "which": phase, "chance": chance} for n, (unit, chance) in enumerate(drawn)
         ]
         if rows:
-            free = (same, design_unit.c.number == sa.bindparam("unit"), design_unit.c.place.is_(None))
+            free = (of_design, design_unit.c.number == sa.bindparam("unit"), design_unit.c.place.is_(None))
             new: dict[str, object] = {name: sa.bindparam(bind) for name, bind in
                    (("place", "at"), ("phase", "which"), ("probability", "chance"))}  # fmt: skip
             connection.execute(sa.update(design_unit).where(*free).values(**new), rows)
@@ -128,9 +128,9 @@ def designs(store: Store) -> list[Design]:
 
 def _read(store: Store, row: Mapping[str, Any]) -> Design:
     columns = [design_unit.c[n] for n in ("query", "candidates", "stratum", "score", "place", "phase", "probability")]
-    asked = sa.select(*columns).where(design_unit.c.design_id == row["id"]).order_by(design_unit.c.number)
+    statement = sa.select(*columns).where(design_unit.c.design_id == row["id"]).order_by(design_unit.c.number)
     with store.reading() as connection:
-        units = [Unit(q, tuple(json.loads(c)), *rest) for q, c, *rest in connection.execute(asked)]
+        units = [Unit(q, tuple(json.loads(c)), *fields) for q, c, *fields in connection.execute(statement)]
     phases = sa.select(design_phase.c.shares).where(design_phase.c.design_id == row["id"])
     shares = tuple(tuple(json.loads(each["shares"])) for each in store.rows(phases.order_by(design_phase.c.phase)))
     settings = json.loads(row["settings"])
@@ -141,23 +141,23 @@ def _read(store: Store, row: Mapping[str, Any]) -> Design:
 # --- machines ---------------------------------------------------------------------------------------------------
 
 
-def add_machine_answers(store: Store, name: str, given: Mapping[Key, float]) -> int:
+def add_machine_answers(store: Store, name: str, probabilities: Mapping[Key, float]) -> int:
     """Saves a judge's probabilities; existing ones are kept. Returns the number of new ones."""
     if not name:
         raise LimnerError("a judge needs a name")
     with store.writing() as connection:
         alone(store, connection)
         key = connection.scalar(sa.select(judge.c.id).where(judge.c.name == name))
-        key = inserted(connection, judge, name=name, added=store.now()) if key is None else int(key)
+        key = inserted(connection, judge, name=name, added=store.timestamp()) if key is None else int(key)
         images, captions = keys(connection, image), keys(connection, caption)
-        both = sa.select(machine_answer.c.image_id, machine_answer.c.caption_id)
-        known = {tuple(row) for row in connection.execute(both.where(machine_answer.c.judge_id == key))}
+        statement = sa.select(machine_answer.c.image_id, machine_answer.c.caption_id)
+        stored = {tuple(row) for row in connection.execute(statement.where(machine_answer.c.judge_id == key))}
         rows = [
             {"judge_id": key, "image_id": number(images, i, "image"), "caption_id": number(captions, c, "caption"),
-             "probability": float(p), "added": store.now()}
-            for (i, c), p in given.items()
+             "probability": float(p), "added": store.timestamp()}
+            for (i, c), p in probabilities.items()
         ]  # fmt: skip
-        new = [row for row in rows if (row["image_id"], row["caption_id"]) not in known]
+        new = [row for row in rows if (row["image_id"], row["caption_id"]) not in stored]
         insert(connection, machine_answer, new)
     return len(new)
 
@@ -176,6 +176,6 @@ def judge_names(store: Store) -> list[str]:
 
 def refuse_unknown_judge(store: Store, name: str) -> None:
     """Refuses a judge without answers, and lists the judges that have answered."""
-    known = judge_names(store)
-    if name not in known:
-        raise UnknownId(f"no judge {name!r} in the store ({', '.join(known) or 'there is none'})")
+    names = judge_names(store)
+    if name not in names:
+        raise UnknownId(f"no judge {name!r} in the store ({', '.join(names) or 'there is none'})")

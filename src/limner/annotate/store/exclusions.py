@@ -56,13 +56,13 @@ def exclude(store: Store, kind: str, target: int | str, *, reason: str, by: int 
         raise LimnerError("an exclusion needs a reason")
     with store.writing() as connection:
         number = _number(connection, kind, target)
-        found = connection.scalar(sa.select(exclusion.c.id).where(*_same(kind, number)))
-        if found is not None:
-            return int(found)
-        values = {"kind": kind, "target": number, "reason": reason.strip(), "by_id": by, "added": store.now()}
-        made = inserted(connection, exclusion, **values)
+        existing = connection.scalar(sa.select(exclusion.c.id).where(*_active_exclusion(kind, number)))
+        if existing is not None:
+            return int(existing)
+        values = {"kind": kind, "target": number, "reason": reason.strip(), "by_id": by, "added": store.timestamp()}
+        exclusion_id = inserted(connection, exclusion, **values)
         _resettle(connection, kind, number)
-        return made
+        return exclusion_id
 
 
 def lift(store: Store, exclusion_id: int) -> None:
@@ -72,7 +72,7 @@ def lift(store: Store, exclusion_id: int) -> None:
         if row is None:
             raise UnknownId(f"no exclusion {exclusion_id}")
         lifted = sa.update(exclusion).where(exclusion.c.id == exclusion_id, exclusion.c.lifted.is_(None))
-        connection.execute(lifted.values(lifted=store.now()))
+        connection.execute(lifted.values(lifted=store.timestamp()))
         for number in _touched(connection, row["kind"], row["target"]):
             _refuse_over(store, connection, number)
         _resettle(connection, row["kind"], row["target"])
@@ -81,9 +81,9 @@ def lift(store: Store, exclusion_id: int) -> None:
 def _refuse_over(store: Store, connection: sa.Connection, number: int) -> None:
     """Raises an error, and so rolls back, if a task would have too many people or answers."""
     state = state_of(connection, number, lock=True)
-    wanted = state.task["replication"]
-    over = any(item["role"] == "real" and state.answered(item["id"]) > wanted for item in state.items)
-    if over or state.holders(store.now(), but=-1) > wanted:
+    replication = state.task["replication"]
+    over = any(item["role"] == "real" and state.answered(item["id"]) > replication for item in state.items)
+    if over or state.holders(store.timestamp(), but=-1) > replication:
         raise LimnerError(f"task {number} was assigned to someone else in the meantime: it would get too many answers")
 
 
@@ -102,23 +102,23 @@ def exclusions(store: Store, *, lifted: bool = False) -> list[Exclusion]:
 
 
 def _name(table: sa.Table, column: sa.Column[object]) -> sa.ScalarSelect[object]:
-    other = table.alias()
+    aliased = table.alias()
     return (
-        sa.select(other.c[column.name]).where(other.c.id == exclusion.c.target).correlate(exclusion).scalar_subquery()
+        sa.select(aliased.c[column.name]).where(aliased.c.id == exclusion.c.target).correlate(exclusion).scalar_subquery()
     )
 
 
 def _number(connection: sa.Connection, kind: str, target: int | str) -> int:
     table = _TABLES[kind]
     named = table.c.name if kind == "annotator" else table.c.get("key")
-    where = named == target if isinstance(target, str) and named is not None else table.c.id == target
-    found = connection.scalar(sa.select(table.c.id).where(where))
-    if found is None:
+    condition = named == target if isinstance(target, str) and named is not None else table.c.id == target
+    row_id = connection.scalar(sa.select(table.c.id).where(condition))
+    if row_id is None:
         raise UnknownId(f"no {kind} {target!r} in the store")
-    return int(found)
+    return int(row_id)
 
 
-def _same(kind: str, number: int) -> tuple[sa.ColumnElement[bool], ...]:
+def _active_exclusion(kind: str, number: int) -> tuple[sa.ColumnElement[bool], ...]:
     return exclusion.c.kind == kind, exclusion.c.target == number, exclusion.c.lifted.is_(None)
 
 

@@ -23,27 +23,27 @@ def excluded() -> sa.ColumnElement[bool]:
     return taken_out(assignment=assignment.c.id, annotator=assignment.c.annotator_id)
 
 
-def _kept_for_others(busy: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
+def _reserved_for_others(busy: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
     """The places of a task that are assigned to others who have not taken it yet, and who can still work."""
-    held = sa.exists().where(
+    started = sa.exists().where(
         assignment.c.task_id == reservation.c.task_id,
         assignment.c.annotator_id == reservation.c.annotator_id,
         sa.or_(busy, excluded()),
     )
-    able = (annotator.c.active, sa.not_(taken_out(annotator=annotator.c.id)), sa.not_(held))
-    kept = (reservation.c.task_id == task.c.id, reservation.c.released.is_(None), annotator.c.id != _ME)
+    able = (annotator.c.active, sa.not_(taken_out(annotator=annotator.c.id)), sa.not_(started))
+    reserved = (reservation.c.task_id == task.c.id, reservation.c.released.is_(None), annotator.c.id != _ME)
     query = sa.select(sa.func.count()).join_from(reservation, annotator, reservation.c.annotator_id == annotator.c.id)
-    return query.where(*kept, *able).correlate(task).scalar_subquery()
+    return query.where(*reserved, *able).correlate(task).scalar_subquery()
 
 
 def _free() -> sa.Select[int]:
     busy = sa.or_(assignment.c.finished.is_not(None), assignment.c.expires > _NOW)
-    same = assignment.c.task_id == task.c.id
-    holders = sa.select(sa.func.count()).select_from(assignment).where(same, busy, sa.not_(excluded()))
+    of_task = assignment.c.task_id == task.c.id
+    holders = sa.select(sa.func.count()).select_from(assignment).where(of_task, busy, sa.not_(excluded()))
     over = sa.or_(assignment.c.finished.is_not(None), excluded())
-    mine = sa.exists().where(same, assignment.c.annotator_id == _ME, over)
-    taken = holders.correlate(task).scalar_subquery() + _kept_for_others(busy)
-    return sa.select(task.c.id).where(task.c.done.is_(False), taken < task.c.replication, sa.not_(mine))
+    ended_by_me = sa.exists().where(of_task, assignment.c.annotator_id == _ME, over)
+    occupied = holders.correlate(task).scalar_subquery() + _reserved_for_others(busy)
+    return sa.select(task.c.id).where(task.c.done.is_(False), occupied < task.c.replication, sa.not_(ended_by_me))
 
 
 RESERVED = sa.exists().where(

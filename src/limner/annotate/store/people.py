@@ -82,7 +82,7 @@ def _added(store: Store, connection: sa.Connection, name: str, role: str, passwo
     )
     if row is not None:
         raise LimnerError(clash)
-    number = inserted(connection, annotator, clash, **values, folded=folded_name(name), added=store.now())
+    number = inserted(connection, annotator, clash, **values, folded=folded_name(name), added=store.timestamp())
     return Annotator(number, **values)
 
 
@@ -92,10 +92,10 @@ def _same_name(connection: sa.Connection, name: str) -> sa.RowMapping | None:
 
 def annotator_of(store: Store, annotator_id: int) -> Annotator:
     """One annotator by id."""
-    found = _first(store, annotator.c.id == annotator_id)
-    if found is None:
+    person = _first(store, annotator.c.id == annotator_id)
+    if person is None:
         raise UnknownId(f"no annotator {annotator_id}: see 'limner annotate status'")
-    return found
+    return person
 
 
 def by_name(store: Store, name: str) -> Annotator | None:
@@ -117,9 +117,9 @@ def set_password_hash(store: Store, annotator_id: int, password_hash: str) -> No
 
 def replace_password_hash(store: Store, annotator_id: int, *, old: str | None, new: str) -> bool:
     """Replaces the hash of a password if it is still the old one, and ends the sessions; whether it did."""
-    same = annotator.c.password_hash.is_(None) if old is None else annotator.c.password_hash == old
+    unchanged = annotator.c.password_hash.is_(None) if old is None else annotator.c.password_hash == old
     with store.writing() as connection:
-        changed = sa.update(annotator).where(annotator.c.id == annotator_id, same).values(password_hash=new)
+        changed = sa.update(annotator).where(annotator.c.id == annotator_id, unchanged).values(password_hash=new)
         done = bool(connection.execute(changed).rowcount)
         if done:
             _end_sessions(connection, annotator_id)
@@ -189,9 +189,9 @@ def make_invite(store: Store, *, role: str = "annotator", by: int | None = None,
 
 
 def _invited(store: Store, connection: sa.Connection, role: str, by: int | None, hours: float) -> str:
-    token, now = secrets.token_urlsafe(24), store.now()
-    values = {"token_hash": _hash(token), "role": _role(role), "by_id": by, "added": now}
-    connection.execute(sa.insert(invite).values(**values, expires=now + int(hours * 3_600_000)))
+    token, timestamp = secrets.token_urlsafe(24), store.timestamp()
+    values = {"token_hash": _hash(token), "role": _role(role), "by_id": by, "added": timestamp}
+    connection.execute(sa.insert(invite).values(**values, expires=timestamp + int(hours * 3_600_000)))
     return token
 
 
@@ -219,9 +219,9 @@ def revoke_invite(store: Store, invite_id: int) -> None:
 
 
 def _revoke(store: Store, connection: sa.Connection, *which: sa.ColumnElement[bool]) -> int:
-    now = store.now()
-    unused = (invite.c.used.is_(None), invite.c.expires > now)
-    return connection.execute(sa.update(invite).where(*which, *unused).values(expires=now)).rowcount
+    timestamp = store.timestamp()
+    unused = (invite.c.used.is_(None), invite.c.expires > timestamp)
+    return connection.execute(sa.update(invite).where(*which, *unused).values(expires=timestamp)).rowcount
 
 
 def read_invite(store: Store, token: str) -> str:
@@ -233,19 +233,19 @@ def read_invite(store: Store, token: str) -> str:
 def use_invite(store: Store, token: str, name: str, *, password_hash: str) -> Annotator:
     """Creates the account for an invitation, once."""
     with store.writing() as connection:
-        found = _valid_invite(store, connection, token, lock=True)
-        made = _added(store, connection, name, found["role"], password_hash)
-        used = {"used": store.now(), "used_by_id": made.id}
-        connection.execute(sa.update(invite).where(invite.c.id == found["id"]).values(**used))
-        return made
+        invitation = _valid_invite(store, connection, token, lock=True)
+        account = _added(store, connection, name, invitation["role"], password_hash)
+        used = {"used": store.timestamp(), "used_by_id": account.id}
+        connection.execute(sa.update(invite).where(invite.c.id == invitation["id"]).values(**used))
+        return account
 
 
 def _valid_invite(store: Store, connection: sa.Connection, token: str, *, lock: bool = False) -> sa.RowMapping:
     query = sa.select(invite).where(invite.c.token_hash == _hash(token), *_usable(store))
-    found = connection.execute(query.with_for_update() if lock else query).mappings().first()
-    if found is None:
+    row = connection.execute(query.with_for_update() if lock else query).mappings().first()
+    if row is None:
         raise NotAllowed("this invitation is unknown, used, revoked or expired: ask for a new one")
-    return found
+    return row
 
 
 # An active admin with a password; without one, the server prints an invitation.
@@ -260,17 +260,17 @@ def _usable(store: Store) -> tuple[sa.ColumnElement[bool], ...]:
     host = annotator.alias()
     hosted = sa.exists().where(host.c.id == invite.c.by_id, host.c.active, host.c.role == "admin")
     nobody = sa.and_(invite.c.by_id.is_(None), sa.or_(invite.c.role != "admin", sa.not_(_ADMIN.exists())))
-    return invite.c.used.is_(None), invite.c.expires > store.now(), sa.or_(hosted, nobody)
+    return invite.c.used.is_(None), invite.c.expires > store.timestamp(), sa.or_(hosted, nobody)
 
 
 def open_session(store: Store, annotator_id: int, *, hours: float = 12) -> str:
     """Creates a session token for an annotator; only its hash is stored."""
     token = secrets.token_urlsafe(32)
-    now = store.now()
-    values = {"token_hash": _hash(token), "annotator_id": annotator_id, "added": now}
+    timestamp = store.timestamp()
+    values = {"token_hash": _hash(token), "annotator_id": annotator_id, "added": timestamp}
     with store.writing() as connection:
-        connection.execute(sa.delete(session).where(session.c.expires <= now))
-        connection.execute(sa.insert(session).values(**values, expires=now + int(hours * 3_600_000)))
+        connection.execute(sa.delete(session).where(session.c.expires <= timestamp))
+        connection.execute(sa.insert(session).values(**values, expires=timestamp + int(hours * 3_600_000)))
     return token
 
 
@@ -278,7 +278,7 @@ def session_of(store: Store, token: str) -> Annotator | None:
     """The annotator of a session token; None if it is unknown or expired, or the account is not active."""
     joined = session.c.annotator_id == annotator.c.id
     query = _people().join(session, joined).where(session.c.token_hash == _hash(token))
-    rows = store.rows(query.where(session.c.expires > store.now(), annotator.c.active))
+    rows = store.rows(query.where(session.c.expires > store.timestamp(), annotator.c.active))
     return Annotator(**rows[0]) if rows else None
 
 
@@ -292,8 +292,8 @@ def _people() -> sa.Select[Any]:
     return sa.select(*(annotator.c[name] for name in ("id", "name", "role", "active", "password_hash")))
 
 
-def _first(store: Store, where: sa.ColumnElement[bool]) -> Annotator | None:
-    rows = store.rows(_people().where(where))
+def _first(store: Store, condition: sa.ColumnElement[bool]) -> Annotator | None:
+    rows = store.rows(_people().where(condition))
     return Annotator(**rows[0]) if rows else None
 
 

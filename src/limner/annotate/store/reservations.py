@@ -61,40 +61,40 @@ def assign_tasks(
     """
     if number is not None and number < 1:
         raise LimnerError(f"{number} tasks: expected 1 or more")
-    who = annotator_of(store, annotator_id)
-    if not who.active:
-        raise LimnerError(f"the account of {who.name!r} is closed: open it first")
+    person = annotator_of(store, annotator_id)
+    if not person.active:
+        raise LimnerError(f"the account of {person.name!r} is closed: open it first")
     with store.writing() as connection:
         alone(store, connection)
-        found = _assignable(connection, annotator_id, store.now(), turn)
+        assignable = _assignable(connection, annotator_id, store.timestamp(), turn)
         if tasks is not None:
-            found = _only(connection, found, list(dict.fromkeys(tasks)), who.name)
-        if not found:
-            raise LimnerError(f"no open task has a place for {who.name!r}: create tasks, or release assigned ones")
-        return _reserve(connection, annotator_id, found[:number], by, store.now())
+            assignable = _only(connection, assignable, list(dict.fromkeys(tasks)), person.name)
+        if not assignable:
+            raise LimnerError(f"no open task has a place for {person.name!r}: create tasks, or release assigned ones")
+        return _reserve(connection, annotator_id, assignable[:number], by, store.timestamp())
 
 
-def _assignable(connection: sa.Connection, annotator_id: int, now: int, turn: int | None) -> list[int]:
+def _assignable(connection: sa.Connection, annotator_id: int, timestamp: int, turn: int | None) -> list[int]:
     """Tasks with a place for a person that are not assigned to them yet."""
     query = FREE.where(sa.not_(RESERVED)).order_by(task.c.id)
-    asked = {"me": annotator_id, "now": now}
-    return list(connection.scalars(query if turn is None else query.where(task.c.turn == turn), asked))
+    parameters = {"me": annotator_id, "now": timestamp}
+    return list(connection.scalars(query if turn is None else query.where(task.c.turn == turn), parameters))
 
 
-def _only(connection: sa.Connection, free: Sequence[int], wanted: Sequence[int], name: str) -> list[int]:
-    known = set(connection.scalars(sa.select(task.c.id).where(task.c.id.in_(wanted))))
-    for number in wanted:
-        if number not in known:
+def _only(connection: sa.Connection, free: Sequence[int], requested: Sequence[int], name: str) -> list[int]:
+    existing = set(connection.scalars(sa.select(task.c.id).where(task.c.id.in_(requested))))
+    for number in requested:
+        if number not in existing:
             raise UnknownId(f"no task {number}")
         if number not in free:
             raise LimnerError(
                 f"task {number} has no place for {name!r}: it is done, or theirs already, or others have all its places"
             )
-    return list(wanted)
+    return list(requested)
 
 
-def _reserve(connection: sa.Connection, annotator_id: int, tasks: Sequence[int], by: int | None, now: int) -> list[int]:
-    rows = [{"task_id": number, "annotator_id": annotator_id, "by_id": by, "added": now} for number in tasks]
+def _reserve(connection: sa.Connection, annotator_id: int, tasks: Sequence[int], by: int | None, timestamp: int) -> list[int]:
+    rows = [{"task_id": number, "annotator_id": annotator_id, "by_id": by, "added": timestamp} for number in tasks]
     if rows:
         connection.execute(sa.insert(reservation), rows)
     return list(tasks)
@@ -108,7 +108,7 @@ def release_tasks(store: Store, annotator_id: int) -> list[int]:
     """
     with store.writing() as connection:
         alone(store, connection)
-        return _release(connection, annotator_id, store.now())
+        return _release(connection, annotator_id, store.timestamp())
 
 
 def move_tasks(store: Store, annotator_id: int, to: int, *, by: int | None = None) -> tuple[list[int], list[int]]:
@@ -120,25 +120,25 @@ def move_tasks(store: Store, annotator_id: int, to: int, *, by: int | None = Non
     Returns:
         The ids of the moved tasks, and of those that were only released.
     """
-    other = annotator_of(store, to)
-    if not other.active or to == annotator_id:
-        raise LimnerError(f"tasks cannot be moved to {other.name!r}: expected another person with an open account")
+    recipient = annotator_of(store, to)
+    if not recipient.active or to == annotator_id:
+        raise LimnerError(f"tasks cannot be moved to {recipient.name!r}: expected another person with an open account")
     with store.writing() as connection:
         alone(store, connection)
-        now = store.now()
-        released = _release(connection, annotator_id, now)
-        held = (assignment.c.annotator_id == annotator_id, assignment.c.finished.is_(None))
-        ended = sa.update(assignment).where(*held, assignment.c.task_id.in_(released), assignment.c.expires > now)
-        connection.execute(ended.values(expires=now))
-        free = set(_assignable(connection, to, now, None))
-        moved = _reserve(connection, to, [number for number in released if number in free], by, now)
+        timestamp = store.timestamp()
+        released = _release(connection, annotator_id, timestamp)
+        unfinished = (assignment.c.annotator_id == annotator_id, assignment.c.finished.is_(None))
+        ended = sa.update(assignment).where(*unfinished, assignment.c.task_id.in_(released), assignment.c.expires > timestamp)
+        connection.execute(ended.values(expires=timestamp))
+        free = set(_assignable(connection, to, timestamp, None))
+        moved = _reserve(connection, to, [number for number in released if number in free], by, timestamp)
         return moved, [number for number in released if number not in free]
 
 
-def _release(connection: sa.Connection, annotator_id: int, now: int) -> list[int]:
+def _release(connection: sa.Connection, annotator_id: int, timestamp: int) -> list[int]:
     left = _left(connection, annotator_id)
-    own = (reservation.c.annotator_id == annotator_id, reservation.c.released.is_(None))
-    connection.execute(sa.update(reservation).where(*own, reservation.c.task_id.in_(left)).values(released=now))
+    reserved = (reservation.c.annotator_id == annotator_id, reservation.c.released.is_(None))
+    connection.execute(sa.update(reservation).where(*reserved, reservation.c.task_id.in_(left)).values(released=timestamp))
     return left
 
 
@@ -159,7 +159,7 @@ def tasks_left(store: Store, annotator_id: int) -> int:
 
 def assigned_work(store: Store) -> list[AssignedWork]:
     """Everyone with assigned tasks, and how far they are."""
-    kept = reservation.c.released.is_(None)
+    active = reservation.c.released.is_(None)
     done = sa.exists().where(
         assignment.c.task_id == reservation.c.task_id,
         assignment.c.annotator_id == reservation.c.annotator_id,
@@ -168,7 +168,7 @@ def assigned_work(store: Store) -> list[AssignedWork]:
     )
     finished = sa.func.sum(sa.case((done, 1), else_=0))
     query = sa.select(annotator.c.name, annotator.c.id, sa.func.count(), finished)
-    query = query.join_from(reservation, annotator, reservation.c.annotator_id == annotator.c.id).where(kept)
+    query = query.join_from(reservation, annotator, reservation.c.annotator_id == annotator.c.id).where(active)
     with store.reading() as connection:
         rows = connection.execute(query.group_by(annotator.c.id, annotator.c.name).order_by(annotator.c.name)).all()
         return [AssignedWork(row[0], row[1], row[2], int(row[3]), tuple(_left(connection, row[1]))) for row in rows]

@@ -33,39 +33,39 @@ def make_reset(store: Store, annotator_id: int, *, hours: float = HOURS) -> str:
         annotator_id: Whose password was lost.
         hours: How long the token is good.
     """
-    whose = annotator_of(store, annotator_id)
-    if not whose.active:
-        raise NotAllowed(f"the account of {whose.name} is closed: open it first")
-    expires = store.now() + int(hours * 3_600_000)
-    return f"{whose.id}.{expires}.{_signed(store, whose, expires)}"
+    account = annotator_of(store, annotator_id)
+    if not account.active:
+        raise NotAllowed(f"the account of {account.name} is closed: open it first")
+    expires = store.timestamp() + int(hours * 3_600_000)
+    return f"{account.id}.{expires}.{_signed(store, account, expires)}"
 
 
 def read_reset(store: Store, token: str) -> Annotator:
     """The person whose password a token resets; a forged, used or expired token is refused."""
     number, expires, mark = ([*token[:200].split("."), "", ""])[:3]
     if number.isdecimal() and expires.isdecimal() and len(number) < 16 and len(expires) < 16:
-        whose = _found(store, int(number))
-        genuine = whose is not None and hmac.compare_digest(mark.encode(), _signed(store, whose, int(expires)).encode())
-        if whose is not None and genuine and whose.active and int(expires) > store.now():
-            return whose
+        account = _account_of(store, int(number))
+        genuine = account is not None and hmac.compare_digest(mark.encode(), _signed(store, account, int(expires)).encode())
+        if account is not None and genuine and account.active and int(expires) > store.timestamp():
+            return account
     raise NotAllowed("this link is unknown, used or expired: ask an admin for a new one")
 
 
 def use_reset(store: Store, token: str, *, password_hash: str) -> Annotator:
     """Replaces the password, once: of two who use the same token, one is refused."""
-    whose = read_reset(store, token)
-    if not replace_password_hash(store, whose.id, old=whose.password_hash, new=password_hash):
+    account = read_reset(store, token)
+    if not replace_password_hash(store, account.id, old=account.password_hash, new=password_hash):
         raise NotAllowed("this link is used already: ask an admin for a new one")
-    return whose
+    return account
 
 
-def _found(store: Store, number: int) -> Annotator | None:
+def _account_of(store: Store, number: int) -> Annotator | None:
     try:
         return annotator_of(store, number)
     except UnknownId:
         return None
 
 
-def _signed(store: Store, whose: Annotator, expires: int) -> str:
-    words = f"reset {whose.id} {expires} {whose.password_hash}".encode()
+def _signed(store: Store, account: Annotator, expires: int) -> str:
+    words = f"reset {account.id} {expires} {account.password_hash}".encode()
     return hmac.new(secret_of(store), words, hashlib.sha256).hexdigest()

@@ -23,12 +23,12 @@ def scale_of(store: Store) -> Scale:
     return _scale(store.setting(_NAME))
 
 
-def _scale(kept: Any) -> Scale:
+def _scale(stored: Any) -> Scale:
     """A scale from its stored form; the built-in one if nothing is stored."""
-    if kept is None:
+    if stored is None:
         return SCALE
-    grades = tuple(Grade(**each) for each in kept["grades"])
-    return Scale(grades, tuple(Reason(**each) for each in kept["reasons"]), kept["question"])
+    grades = tuple(Grade(**each) for each in stored["grades"])
+    return Scale(grades, tuple(Reason(**each) for each in stored["reasons"]), stored["question"])
 
 
 def refuse_changed(store: Store, connection: sa.Connection, scale: Scale) -> None:
@@ -49,10 +49,10 @@ def keep_scale(store: Store, scale: Scale) -> None:
         return
     with store.writing() as connection:
         alone(store, connection)
-        given = connection.scalar(sa.select(sa.func.count()).select_from(judgement)) or 0
-        if given:
+        n_answers = connection.scalar(sa.select(sa.func.count()).select_from(judgement)) or 0
+        if n_answers:
             raise LimnerError(
-                f"the store has {count(given, 'answer')} under its present grades, which stay: use a new store"
+                f"the store has {count(n_answers, 'answer')} under its present grades, which stay: use a new store"
             )
         connection.execute(sa.delete(setting).where(setting.c.name == _NAME))
         connection.execute(sa.insert(setting).values(name=_NAME, value=json.dumps(asdict(scale))))

@@ -69,7 +69,7 @@ def add_study(store: Store, name: str, form: StudyForm, settings: Mapping[str, o
         alone(store, connection)
         row = connection.execute(sa.select(study).where(study.c.name == name)).mappings().first()
         if row is None:
-            number = inserted(connection, study, **values, name=name, added=store.now())
+            number = inserted(connection, study, **values, name=name, added=store.timestamp())
         elif any(row[key] != value for key, value in values.items()):
             raise LimnerError(f"study {name!r} has another form or other settings: expected a name that is not used")
         else:
@@ -84,9 +84,9 @@ def studies(store: Store) -> dict[str, StoredStudy]:
 
 
 def _study(store: Store, row: Mapping[str, Any]) -> StoredStudy:
-    where = f"study {row['name']!r} of the store {store.where}"
-    form = form_from_json(parse_json(row["form"], where=where))
-    return StoredStudy(row["id"], row["name"], form, parse_json(row["settings"], where=where))
+    origin = f"study {row['name']!r} of the store {store.location}"
+    form = form_from_json(parse_json(row["form"], where=origin))
+    return StoredStudy(row["id"], row["name"], form, parse_json(row["settings"], where=origin))
 
 
 def study_named(store: Store, name: str) -> StoredStudy:
@@ -118,7 +118,7 @@ def add_questions(store: Store, name: str, new: Iterable[Question], *, people: i
         by_key: dict[str, Question] = {json.dumps(each.identity(of.form)): each for each in new}
         rows = [
             {"study_id": of.id, "key": key, "shown": json.dumps(dict(each.shown)),
-             "hidden": json.dumps(dict(each.hidden)), "replication": people, "added": store.now()}
+             "hidden": json.dumps(dict(each.hidden)), "replication": people, "added": store.timestamp()}
             for key, each in by_key.items()
             if key not in stored
         ]  # fmt: skip
@@ -157,10 +157,10 @@ def next_question(store: Store, annotator_id: int, *, name: str | None = None) -
     """
     of_question = study_answer.c.question_id == question.c.id
     answered = sa.select(sa.func.count()).where(of_question).correlate(question).scalar_subquery()
-    mine = sa.exists().where(of_question, study_answer.c.annotator_id == annotator_id)
+    answered_by_me = sa.exists().where(of_question, study_answer.c.annotator_id == annotator_id)
     # People start at different positions, so that they rarely get the same question.
     spread = (question.c.id * 7919 + annotator_id * 104_729) % 1_000_003
-    query = sa.select(*_COLUMNS).join_from(question, study).where(answered < question.c.replication, ~mine, _of(name))
+    query = sa.select(*_COLUMNS).join_from(question, study).where(answered < question.c.replication, ~answered_by_me, _of(name))
     with store.reading() as connection:
         row = connection.execute(query.order_by(answered, spread).limit(1)).first()
         return None if row is None else replace(_question(row), hidden={})
@@ -199,7 +199,7 @@ def give_answer(
             raise AlreadyFull(_ANSWERED)
         values = {"question_id": question_id, "annotator_id": annotator_id, "answer": checked, "client_key": key}
         clash = "this key was used for another answer: use a new key for every answer"
-        inserted(connection, study_answer, clash, **values, milliseconds=milliseconds, added=store.now())
+        inserted(connection, study_answer, clash, **values, milliseconds=milliseconds, added=store.timestamp())
         return True
 
 
@@ -219,8 +219,8 @@ def _with_form(store: Store, question_id: int) -> tuple[StudyForm, Mapping[str, 
 
 def check_answer(store: Store, question_id: int, answer: Answer) -> dict[str, object]:
     """An answer in the form that is stored; refused if it does not fit the form of the question's study."""
-    form, shown = _with_form(store, question_id)
-    return form.check(answer, shown)
+    form, content = _with_form(store, question_id)
+    return form.check(answer, content)
 
 
 def add_answers(store: Store, name: str, new: Iterable[tuple[int, int, Answer, int | None]]) -> int:
@@ -236,19 +236,19 @@ def add_answers(store: Store, name: str, new: Iterable[tuple[int, int, Answer, i
     """
     of, by_id = study_named(store, name), {each.id: each for each in questions(store, name)}
     checked = []
-    for number, who, answer, took in new:
+    for number, person, answer, took in new:
         if number not in by_id:
             raise UnknownId(f"no question {number} in study {name!r}")
-        checked.append((number, who, json.dumps(of.form.check(answer, by_id[number].shown)), took))
+        checked.append((number, person, json.dumps(of.form.check(answer, by_id[number].shown)), took))
     with store.writing() as connection:
         alone(store, connection)
         sizes = sa.select(question.c.id, question.c.replication).where(question.c.study_id == of.id)
         places = {number: int(replication) for number, replication in connection.execute(sizes)}
         columns = (study_answer.c.question_id, study_answer.c.annotator_id, study_answer.c.answer)
-        stored = {(number, who): said for number, who, said in connection.execute(sa.select(*columns))}
+        stored = {(number, who): stored_answer for number, who, stored_answer in connection.execute(sa.select(*columns))}
         rows = _new_rows(checked, places, {key: said for key, said in stored.items() if key[0] in places})
         if rows:
-            connection.execute(sa.insert(study_answer), [{**row, "added": store.now()} for row in rows])
+            connection.execute(sa.insert(study_answer), [{**row, "added": store.timestamp()} for row in rows])
     return len(rows)
 
 
@@ -259,14 +259,14 @@ def _new_rows(
 ) -> list[dict[str, object]]:
     """The answers that are not stored yet; refused if a person answered differently, or there are too many."""
     rows: dict[tuple[int, int], dict[str, object]] = {}
-    for number, who, answer, took in checked:
-        before = stored.get((number, who), rows.get((number, who), {}).get("answer", answer))
+    for number, person, answer, took in checked:
+        before = stored.get((number, person), rows.get((number, person), {}).get("answer", answer))
         if before != answer:
-            raise LimnerError(f"annotator {who} answered question {number} differently: no answer was added")
-        if (number, who) not in stored:
-            key = f"import:{number}:{who}"
-            rows[number, who] = {"question_id": number, "annotator_id": who, "answer": answer, "client_key": key}
-            rows[number, who]["milliseconds"] = took
+            raise LimnerError(f"annotator {person} answered question {number} differently: no answer was added")
+        if (number, person) not in stored:
+            key = f"import:{number}:{person}"
+            rows[number, person] = {"question_id": number, "annotator_id": person, "answer": answer, "client_key": key}
+            rows[number, person]["milliseconds"] = took
     for number, answers in Counter(number for number, _ in (*stored, *rows)).items():
         if answers > places[number]:
             raise LimnerError(
@@ -277,8 +277,8 @@ def _new_rows(
 
 def study_answers(store: Store, name: str | None = None) -> list[StudyAnswer]:
     """All answers of a study, or of all studies, in order."""
-    own = (study_answer.c.answer, study_answer.c.milliseconds, study_answer.c.added)
-    query = sa.select(*_COLUMNS, *own, annotator.c.name.label("annotator"))
+    answer_columns = (study_answer.c.answer, study_answer.c.milliseconds, study_answer.c.added)
+    query = sa.select(*_COLUMNS, *answer_columns, annotator.c.name.label("annotator"))
     query = query.join_from(study_answer, question).join(study).join(annotator).where(_of(name))
     with store.reading() as connection:
         rows = connection.execute(query.order_by(study_answer.c.id)).all()
@@ -289,8 +289,8 @@ def study_answers(store: Store, name: str | None = None) -> list[StudyAnswer]:
 
 def study_progress(store: Store, name: str | None = None) -> dict[str, int]:
     """Numbers of questions, answers and requested answers; of one study, or all."""
-    asked = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(question.c.replication), 0))
-    given = sa.select(sa.func.count()).select_from(study_answer).join(question).join(study).where(_of(name))
+    totals = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(question.c.replication), 0))
+    answer_count = sa.select(sa.func.count()).select_from(study_answer).join(question).join(study).where(_of(name))
     with store.reading() as connection:
-        count, wanted = connection.execute(asked.join_from(question, study).where(_of(name))).one()
-        return {"questions": count, "answers": connection.scalar(given) or 0, "asked": int(wanted)}
+        count, requested = connection.execute(totals.join_from(question, study).where(_of(name))).one()
+        return {"questions": count, "answers": connection.scalar(answer_count) or 0, "asked": int(requested)}

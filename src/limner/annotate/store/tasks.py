@@ -78,7 +78,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Held:
+class AssignedTask:
     """A task that an annotator holds: its pairs, and when the lease ends (milliseconds)."""
 
     id: int
@@ -100,9 +100,9 @@ def add_tasks(store: Store, drafts: Iterable[Draft], *, replication: int = 1, tu
     listed = list(drafts)
     _refuse_bad(listed, replication)
     with store.writing() as connection:
-        wanted = [(item.image, item.caption) for draft in listed for item in draft.items if item.role == "real"]
+        real_pairs = [(item.image, item.caption) for draft in listed for item in draft.items if item.role == "real"]
         golden = [(item.image, item.caption) for draft in listed for item in draft.items if item.role != "real"]
-        numbers = pair_numbers(store, connection, wanted, origin="pool", turn=turn)
+        numbers = pair_numbers(store, connection, real_pairs, origin="pool", turn=turn)
         numbers |= pair_numbers(store, connection, golden, origin="control", turn=turn)
         try:
             return _added(store, connection, listed, numbers, replication, turn)
@@ -136,17 +136,17 @@ def _added(
     """Inserts all at once, since a plan may ask for a hundred thousand pairs."""
     if not drafts:
         return []
-    more = {"turn": turn, "replication": replication, "done": False, "added": store.now()}
-    rows = [{"kind": draft.kind, "seed": draft.seed, "reasons": draft.reasons, **more} for draft in drafts]
-    made = sa.insert(task).returning(task.c.id, sort_by_parameter_order=True)
-    found = [int(number) for number in connection.scalars(made, rows)]
+    common = {"turn": turn, "replication": replication, "done": False, "added": store.timestamp()}
+    rows = [{"kind": draft.kind, "seed": draft.seed, "reasons": draft.reasons, **common} for draft in drafts]
+    statement = sa.insert(task).returning(task.c.id, sort_by_parameter_order=True)
+    task_ids = [int(number) for number in connection.scalars(statement, rows)]
     items = [
         {"task_id": key, "position": place, "pair_id": numbers[item.image, item.caption], "role": item.role}
-        for key, draft in zip(found, drafts, strict=True)
+        for key, draft in zip(task_ids, drafts, strict=True)
         for place, item in enumerate(draft.items)
     ]
     insert(connection, task_item, items)
-    return found
+    return task_ids
 
 
 # --- the state of one task --------------------------------------------------------------------------------------
@@ -161,10 +161,10 @@ class TaskState:
     assignments: list[sa.RowMapping]
     latest: dict[tuple[int, int], Any]
 
-    def holders(self, now: int, *, but: int) -> int:
+    def holders(self, timestamp: int, *, but: int) -> int:
         """The number of others who hold the task or have finished it."""
         return sum(
-            a["annotator_id"] != but and not a["excluded"] and (a["finished"] is not None or a["expires"] > now)
+            a["annotator_id"] != but and not a["excluded"] and (a["finished"] is not None or a["expires"] > timestamp)
             for a in self.assignments
         )
 
@@ -174,7 +174,7 @@ class TaskState:
             not a["excluded"] and a["id"] != but and self._grade(a["id"], item) is not None for a in self.assignments
         )
 
-    def open_to(self, mine: int | None) -> list[sa.RowMapping]:
+    def open_to(self, assignment_id: int | None) -> list[sa.RowMapping]:
         """The items that an assignment shows: those it has answered, the controls, and those that need more answers."""
         return [
             item
@@ -182,18 +182,18 @@ class TaskState:
             if not item["barred"]
             and (
                 item["role"] != "real"
-                or self._grade(mine, item["id"]) is not None
-                or self.answered(item["id"], but=mine) < self.task["replication"]
+                or self._grade(assignment_id, item["id"]) is not None
+                or self.answered(item["id"], but=assignment_id) < self.task["replication"]
             )
         ]
 
-    def has_work(self, mine: int | None) -> bool:
+    def has_work(self, assignment_id: int | None) -> bool:
         """Whether an assignment still has pairs to judge; controls alone do not count."""
-        return any(item["role"] == "real" and self._grade(mine, item["id"]) is None for item in self.open_to(mine))
+        return any(item["role"] == "real" and self._grade(assignment_id, item["id"]) is None for item in self.open_to(assignment_id))
 
-    def finished_by(self, mine: int) -> bool:
+    def finished_by(self, assignment_id: int) -> bool:
         """Whether an assignment has answered all its items."""
-        return all(self._grade(mine, item["id"]) is not None for item in self.open_to(mine))
+        return all(self._grade(assignment_id, item["id"]) is not None for item in self.open_to(assignment_id))
 
     @property
     def complete(self) -> bool:
@@ -212,13 +212,13 @@ def state_of(connection: sa.Connection, task_id: int, *, lock: bool = False) -> 
     row = connection.execute(_LOCKED if lock else _TASK, this).mappings().first()
     if row is None:
         raise UnknownId(f"no task {task_id}")
-    given = connection.execute(_GIVEN, this).mappings()
-    latest = {(a["assignment_id"], a["item_id"]): a for a in given}
-    held = list(connection.execute(_HELD, this).mappings())
-    return TaskState(row, list(connection.execute(_ITEMS, this).mappings()), held, latest)
+    answer_rows = connection.execute(_GIVEN, this).mappings()
+    latest = {(a["assignment_id"], a["item_id"]): a for a in answer_rows}
+    assignment_rows = list(connection.execute(_HELD, this).mappings())
+    return TaskState(row, list(connection.execute(_ITEMS, this).mappings()), assignment_rows, latest)
 
 
-def settle(connection: sa.Connection, task_id: int, assignments: Iterable[int], now: int) -> None:
+def settle(connection: sa.Connection, task_id: int, assignments: Iterable[int], timestamp: int) -> None:
     """Updates what is finished after answers to these assignments of a task were added.
 
     If every pair has more answers than were asked for, as after an import, so many were asked for.
@@ -226,7 +226,7 @@ def settle(connection: sa.Connection, task_id: int, assignments: Iterable[int], 
     state = state_of(connection, task_id)
     ended = [number for number in assignments if state.finished_by(number)]
     times = sa.update(assignment).where(assignment.c.id.in_(ended), assignment.c.finished.is_(None))
-    connection.execute(times.values(finished=now))
+    connection.execute(times.values(finished=timestamp))
     fewest = min(state.answered(item["id"]) for item in state.items if item["role"] == "real")
     values = {"done": state.complete, "replication": max(fewest, state.task["replication"])}
     connection.execute(sa.update(task).where(task.c.id == task_id).values(**values))
@@ -261,18 +261,18 @@ _ITEMS = (
 # --- leases -----------------------------------------------------------------------------------------------------
 
 
-def lease(store: Store, annotator_id: int, *, minutes: float = MINUTES) -> Held | None:
+def lease(store: Store, annotator_id: int, *, minutes: float = MINUTES) -> AssignedTask | None:
     """The task of an annotator: the current one, else one assigned to them, else the next open one; None at the end."""
-    now = store.now()
-    until = now + int(minutes * 60_000)
+    timestamp = store.timestamp()
+    until = timestamp + int(minutes * 60_000)
     with store.writing() as connection:
         _refuse_stranger(connection, annotator_id)
-        key = _own(connection, annotator_id, now) or _next(connection, annotator_id, now, until)
+        key = _current(connection, annotator_id, timestamp) or _next(connection, annotator_id, timestamp, until)
         if key is None:
             return None
         extend = sa.update(assignment).where(assignment.c.id == key).values(expires=until)
         connection.execute(extend)
-        return _held(connection, key)
+        return _assigned_task(connection, key)
 
 
 def _refuse_stranger(connection: sa.Connection, annotator_id: int) -> None:
@@ -287,53 +287,53 @@ def _refuse_stranger(connection: sa.Connection, annotator_id: int) -> None:
         raise NotAllowed("this annotator is excluded and gets no more tasks: contact a reviewer")
 
 
-def _own(connection: sa.Connection, annotator_id: int, now: int) -> int | None:
+def _current(connection: sa.Connection, annotator_id: int, timestamp: int) -> int | None:
     """The annotator's unfinished assignment, if it still has pairs to judge."""
-    mine = sa.select(assignment.c.id, assignment.c.task_id).where(
+    unfinished = sa.select(assignment.c.id, assignment.c.task_id).where(
         assignment.c.annotator_id == annotator_id,
         assignment.c.finished.is_(None),
-        assignment.c.expires > now,
+        assignment.c.expires > timestamp,
         sa.not_(excluded()),
     )
-    for row in connection.execute(mine.order_by(assignment.c.id)).all():
+    for row in connection.execute(unfinished.order_by(assignment.c.id)).all():
         if not state_of(connection, row.task_id, lock=True).finished_by(row.id):
             return int(row.id)
-        connection.execute(sa.update(assignment).where(assignment.c.id == row.id).values(finished=now))
+        connection.execute(sa.update(assignment).where(assignment.c.id == row.id).values(finished=timestamp))
     return None
 
 
-def _next(connection: sa.Connection, annotator_id: int, now: int, until: int) -> int | None:
+def _next(connection: sa.Connection, annotator_id: int, timestamp: int, until: int) -> int | None:
     """Takes the first assigned task, else the first with a free slot: locks it, then counts again."""
     passed: list[int] = []
     while True:
-        asked = {"me": annotator_id, "now": now, "passed": passed}
-        number = connection.scalar(FIRST_RESERVED, asked) or connection.scalar(FIRST, asked)
+        parameters = {"me": annotator_id, "now": timestamp, "passed": passed}
+        number = connection.scalar(FIRST_RESERVED, parameters) or connection.scalar(FIRST, parameters)
         if number is None:
             return None
         state = state_of(connection, number)
-        mine = next((a["id"] for a in state.assignments if a["annotator_id"] == annotator_id), None)
-        if state.holders(now, but=annotator_id) < state.task["replication"] and state.has_work(mine):
-            return mine if mine is not None else _assigned(connection, number, annotator_id, now, until)
+        assignment_id = next((a["id"] for a in state.assignments if a["annotator_id"] == annotator_id), None)
+        if state.holders(timestamp, but=annotator_id) < state.task["replication"] and state.has_work(assignment_id):
+            return assignment_id if assignment_id is not None else _assigned(connection, number, annotator_id, timestamp, until)
         if state.complete:
             connection.execute(sa.update(task).where(task.c.id == number).values(done=True))
         passed.append(number)
 
 
-def _assigned(connection: sa.Connection, number: int, annotator_id: int, now: int, until: int) -> int:
-    values = {"task_id": number, "annotator_id": annotator_id, "leased": now, "expires": until}
+def _assigned(connection: sa.Connection, number: int, annotator_id: int, timestamp: int, until: int) -> int:
+    values = {"task_id": number, "annotator_id": annotator_id, "leased": timestamp, "expires": until}
     return inserted(connection, assignment, **values)
 
 
-def assignment_of(store: Store, annotator_id: int, assignment_id: int) -> Held:
+def assignment_of(store: Store, annotator_id: int, assignment_id: int) -> AssignedTask:
     """A task in its current state; an error for anyone except its annotator."""
     with store.reading() as connection:
-        held = _held(connection, assignment_id)
-    if held.annotator != annotator_id:
+        assigned_task = _assigned_task(connection, assignment_id)
+    if assigned_task.annotator != annotator_id:
         raise NotAllowed("this task belongs to someone else")
-    return held
+    return assigned_task
 
 
-def _held(connection: sa.Connection, assignment_id: int) -> Held:
+def _assigned_task(connection: sa.Connection, assignment_id: int) -> AssignedTask:
     row = connection.execute(sa.select(assignment).where(assignment.c.id == assignment_id)).mappings().first()
     if row is None:
         raise UnknownId(f"no assignment {assignment_id}")
@@ -341,16 +341,16 @@ def _held(connection: sa.Connection, assignment_id: int) -> Held:
     items = tuple(_item(item, state.latest.get((assignment_id, item["id"]))) for item in state.open_to(assignment_id))
     done = row["finished"] is not None
     kind, why = state.task["kind"], state.task["reasons"]
-    return Held(row["id"], row["task_id"], kind, row["annotator_id"], row["expires"], done, items, why)
+    return AssignedTask(row["id"], row["task_id"], kind, row["annotator_id"], row["expires"], done, items, why)
 
 
 def _item(item: sa.RowMapping, answer: Any) -> Item:
     grade = None if answer is None else answer["grade"]
     reasons = () if grade is None else tuple(json.loads(answer["reasons"]))
     number = None if grade is None else answer["id"]
-    said = "" if grade is None else answer["comment"] or ""
+    comment = "" if grade is None else answer["comment"] or ""
     pair_ = (item["image"], item["caption"], item["text"])
-    return Item(item["id"], item["position"], *pair_, grade, reasons, number, said)
+    return Item(item["id"], item["position"], *pair_, grade, reasons, number, comment)
 
 
 def assignments_of(store: Store, annotator_id: int, *, kind: str = "pairs") -> list[int]:
@@ -363,21 +363,21 @@ def assignments_of(store: Store, annotator_id: int, *, kind: str = "pairs") -> l
 
 def renew(store: Store, annotator_id: int, assignment_id: int, *, minutes: float = MINUTES) -> int:
     """Renews a lease that has not expired; returns its new end."""
-    now = store.now()
-    return _set_expiry(store, annotator_id, assignment_id, now, now + int(minutes * 60_000))
+    timestamp = store.timestamp()
+    return _set_expiry(store, annotator_id, assignment_id, timestamp, timestamp + int(minutes * 60_000))
 
 
 def give_back(store: Store, annotator_id: int, assignment_id: int) -> None:
     """Returns a task early: answers stay, the rest goes to someone else."""
-    now = store.now()
-    _set_expiry(store, annotator_id, assignment_id, now, now)
+    timestamp = store.timestamp()
+    _set_expiry(store, annotator_id, assignment_id, timestamp, timestamp)
 
 
-def _set_expiry(store: Store, annotator_id: int, assignment_id: int, now: int, until: int) -> int:
-    mine = (assignment.c.id == assignment_id, assignment.c.annotator_id == annotator_id)
-    held = (assignment.c.finished.is_(None), assignment.c.expires > now)
+def _set_expiry(store: Store, annotator_id: int, assignment_id: int, timestamp: int, until: int) -> int:
+    owned = (assignment.c.id == assignment_id, assignment.c.annotator_id == annotator_id)
+    unexpired = (assignment.c.finished.is_(None), assignment.c.expires > timestamp)
     with store.writing() as connection:
-        done = connection.execute(sa.update(assignment).where(*mine, *held).values(expires=until))
+        done = connection.execute(sa.update(assignment).where(*owned, *unexpired).values(expires=until))
     if not done.rowcount:
         raise NotAllowed(
             f"assignment {assignment_id} is not held by annotator {annotator_id} now: request a task again"
@@ -390,36 +390,36 @@ def _set_expiry(store: Store, annotator_id: int, assignment_id: int, now: int, u
 
 def progress(store: Store) -> dict[str, Any]:
     """Progress: numbers of tasks, held tasks, valid answers to pairs and controls, and requested answers to pairs."""
-    now = store.now()
-    held = sa.select(sa.func.count()).select_from(assignment)
-    held = held.where(assignment.c.finished.is_(None), assignment.c.expires > now, sa.not_(excluded()))
-    asked = sa.select(sa.func.coalesce(sa.func.sum(task.c.replication), 0)).join_from(task_item, task)
-    given = sa.select(sa.func.count()).select_from(counted_answer)
+    timestamp = store.timestamp()
+    leased = sa.select(sa.func.count()).select_from(assignment)
+    leased = leased.where(assignment.c.finished.is_(None), assignment.c.expires > timestamp, sa.not_(excluded()))
+    requested_query = sa.select(sa.func.coalesce(sa.func.sum(task.c.replication), 0)).join_from(task_item, task)
+    answer_count = sa.select(sa.func.count()).select_from(counted_answer)
     real = counted_answer.c.role == "real"
     with store.reading() as connection:
         tasks = connection.scalar(sa.select(sa.func.count()).select_from(task)) or 0
         done = connection.scalar(sa.select(sa.func.count()).select_from(task).where(task.c.done.is_(True))) or 0
-        wanted = connection.scalar(asked.where(task_item.c.role == "real")) or 0
-        answers = connection.scalar(given.where(real)) or 0
-        kept = connection.scalar(sa.select(sa.func.count()).select_from(judgement)) or 0
+        requested = connection.scalar(requested_query.where(task_item.c.role == "real")) or 0
+        answers = connection.scalar(answer_count.where(real)) or 0
+        stored = connection.scalar(sa.select(sa.func.count()).select_from(judgement)) or 0
         return {
             "tasks": tasks,
             "done": done,
-            "held": connection.scalar(held) or 0,
+            "held": connection.scalar(leased) or 0,
             "answers": answers,
-            "asked": int(wanted),
-            "controls": connection.scalar(given.where(sa.not_(real))) or 0,
-            "kept": kept,
+            "asked": int(requested),
+            "controls": connection.scalar(answer_count.where(sa.not_(real))) or 0,
+            "kept": stored,
         }
 
 
 def progress_of(store: Store, annotator_id: int) -> dict[str, int]:
     """The progress of one annotator, and how many tasks are still available to them."""
-    mine = assignment.c.annotator_id == annotator_id
-    own = sa.select(sa.func.count()).select_from(counted_answer).where(counted_answer.c.annotator_id == annotator_id)
-    finished = sa.select(sa.func.count()).select_from(assignment).where(mine, assignment.c.finished.is_not(None))
+    of_annotator = assignment.c.annotator_id == annotator_id
+    answered = sa.select(sa.func.count()).select_from(counted_answer).where(counted_answer.c.annotator_id == annotator_id)
+    finished = sa.select(sa.func.count()).select_from(assignment).where(of_annotator, assignment.c.finished.is_not(None))
     free = sa.select(sa.func.count()).select_from(FREE.subquery())
     with store.reading() as connection:
-        found = {"finished": finished, "answers": own, "free": free}
-        asked = {"me": annotator_id, "now": store.now()}
-        return {name: connection.scalar(query, asked if name == "free" else {}) or 0 for name, query in found.items()}
+        queries = {"finished": finished, "answers": answered, "free": free}
+        parameters = {"me": annotator_id, "now": store.timestamp()}
+        return {name: connection.scalar(query, parameters if name == "free" else {}) or 0 for name, query in queries.items()}

@@ -132,13 +132,13 @@ def _further(
 ) -> dict[str, int]:
     """The result of a further round; with `learned`, the systems trained on the answers, these propose the pairs."""
     from limner.annotate.aggregate import by_majority
-    from limner.annotate.further_rounds import candidates, choose, known_from
+    from limner.annotate.further_rounds import candidates, choose, boolean_labels
     from limner.annotate.store.answers import answers
     from limner.annotate.store.contents import add_pairs, pairs
 
     turn = 1 + max((p.turn for p in pairs(store)), default=0)
     asked = {(p.image, p.caption) for p in pairs(store) if p.origin == "pool"}
-    known = known_from(by_majority(answers(store)))
+    known = boolean_labels(by_majority(answers(store)))
     with progress(f"collecting the pairs of {len(systems)} systems", "systems") as told:
         first = candidates(systems, progress=told)
         found, before = (first, None) if learned is None else (candidates(learned, progress=told), first)

@@ -356,8 +356,8 @@ def scale(
         if new is not None:
             set_scale(db, new[0], guideline=new[1])
         present, rules = scale_of(db), newest(db)
-    toml = as_toml(present, guideline=rules.text if present.own else "")
-    data = {**asdict(present), "own": present.own, "guideline": rules.version}
+    toml = as_toml(present, guideline=rules.text if present.custom else "")
+    data = {**asdict(present), "own": present.custom, "guideline": rules.version}
     set_line = f"{len(present.grades)} grades and {count(len(present.reasons), 'reason')}; guideline {rules.version}"
     answer(toml.rstrip() if new is None else set_line, data, as_json=as_json)
 

@@ -101,7 +101,7 @@ def tables(
         "refuted": [vars(r) for r in refuted],
     }
     parts = [_workload(work), *(_ranks(s, rows) for s, rows in ranks.items())]
-    parts += [_shares("shortcomings, %", short)] + [_shares("wrong in, %", wrong)] * bool(wrong or not scale.own)
+    parts += [_shares("shortcomings, %", short)] + [_shares("wrong in, %", wrong)] * bool(wrong or not scale.custom)
     parts.append(_refuted(refuted[:limit], len(refuted), scale.label(1)))
     answer("\n\n".join(parts), data, as_json=as_json)
 
