@@ -112,7 +112,9 @@ def test_tasks_hold_the_pool_once_and_sound_controls(world, systems):
     pool = list(merged(proposed(systems, depth=3), depth=3))
     near = {(p.image, p.caption) for p in proposed(systems, depth=6)}
     drafts = make_tasks(pool, world.judgements, avoid=near, seed=7)
-    assert drafts == make_tasks(pool, world.judgements, avoid=near, seed=7) != make_tasks(pool, world.judgements, seed=8)
+    assert (
+        drafts == make_tasks(pool, world.judgements, avoid=near, seed=7) != make_tasks(pool, world.judgements, seed=8)
+    )
     real = Counter((i.image, i.caption) for d in drafts for i in d.items if i.role == "real")
     assert real == Counter(pool)
     assert {len(d.items) for d in drafts[:-1]} == {20}

@@ -18,7 +18,7 @@ import limner
 from limner.annotate.answer_files import read_answers, read_judgements
 from limner.annotate.export import export, import_answers, judgements
 from limner.annotate.label_studio import collection_tasks, interface, read_tasks, tasks, write_tasks
-from limner.annotate.scale import SCALE, ImportedAnswer, Grade, Reason, Scale
+from limner.annotate.scale import SCALE, Grade, ImportedAnswer, Reason, Scale
 from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers
 from limner.annotate.store.contents import add_collection, add_pairs
@@ -54,7 +54,10 @@ def saved(folder, content, name="export.json"):
 def test_the_export_of_label_studio_is_read(tmp_path):
     given, left_out = read_tasks(saved(tmp_path, REAL["own"]))
     first, second = ((f"photos/i {n}.jpg", f"t{n}") for n in range(2))
-    assert given[:2] == [ImportedAnswer("ann", *first, 4, (), 1500), ImportedAnswer("bob", *first, 3, ("wrong-colour",), 2000)]
+    assert given[:2] == [
+        ImportedAnswer("ann", *first, 4, (), 1500),
+        ImportedAnswer("bob", *first, 3, ("wrong-colour",), 2000),
+    ]
     assert [(g.image, g.caption, g.grade, g.reasons, g.milliseconds) for g in given[2:]] == [
         (*second, 2, ("not-in-image", "wrong-size"), 2500),
         (*second, 1, (), 2500),
@@ -96,7 +99,11 @@ def test_choices_and_ratings_of_another_interface_get_grades(tmp_path):
 
 def test_answers_of_a_store_go_there_and_back(store, world, tmp_path):
     add_pairs(store, PAIRS)
-    said = [ImportedAnswer("ann", *PAIRS[0], 4, (), 900), ImportedAnswer("bob", *PAIRS[0], 2, ("wrong-age",)), ImportedAnswer("ann", *PAIRS[1], 1)]
+    said = [
+        ImportedAnswer("ann", *PAIRS[0], 4, (), 900),
+        ImportedAnswer("bob", *PAIRS[0], 2, ("wrong-age",)),
+        ImportedAnswer("ann", *PAIRS[1], 1),
+    ]
     import_answers(store, said, key="first")
     assert export(store, tmp_path / "t.json", image_url="http://host/{image}?full") == 3
     made = json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))

@@ -11,7 +11,7 @@ import pytest
 import labelling
 import limner
 from limner.annotate import open_store, plan, quality
-from limner.annotate.allocation import narrow, shares_for, distinguishing_units
+from limner.annotate.allocation import distinguishing_units, narrow, shares_for
 from limner.annotate.estimate import difference
 from limner.annotate.plan_inputs import kept_study, stored_collection
 from limner.annotate.results import studies

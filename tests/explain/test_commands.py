@@ -113,7 +113,9 @@ def test_explain_with_answers_of_a_store(world, matrix, tmp_path):
     file = tmp_path / "answers.db"
     with open_store(file) as store:
         add_collection(store, world)
-        import_answers(store, [ImportedAnswer("one", failure.returned, failure.query, 2, ("wrong-colour",))], key="test")
+        import_answers(
+            store, [ImportedAnswer("one", failure.returned, failure.query, 2, ("wrong-colour",))], key="test"
+        )
     said = json.loads(call("explain", "failures", *WORLD, "--scores", matrix, "--labels", file, "--json"))
     assert said["classes"]["colour"] == {"failures": 1, "share": 1}
     assert "no store" in refused("explain", "failures", *WORLD, "--scores", matrix, "--labels", tmp_path / "none.db")

@@ -51,7 +51,7 @@ def strata_for(number: float, units: int, max_strata: int) -> int:
     Args:
         number: Number of units to draw.
         units: Number of units in the sampling frame.
-        most: Maximum number of strata.
+        max_strata: Maximum number of strata.
 
     >>> strata_for(200, 100_000, 4), strata_for(200, 300, 4), strata_for(60, 100_000, 4)
     (4, 3, 1)
@@ -98,7 +98,7 @@ def shares_of(need: FloatArray, size: IntArray, number: int, *, answered: bool) 
     nearly all units are drawn, so their weight decreases with the share of units drawn.
 
     Args:
-        wanted: Number of units that the measures need from each stratum.
+        need: Number of units that the measures need from each stratum.
         size: Number of units in each stratum.
         number: Number of units to draw.
         answered: Whether the need is estimated from answers.
@@ -114,7 +114,9 @@ def enough(available: FloatArray, spread: FloatArray, best: FloatArray, variance
     for _ in range(60):
         middle = (low + high) / 2
         n = np.minimum(middle * best[nonempty], available[nonempty])
-        enough = float((weight[nonempty] ** 2 * spread[nonempty] ** 2 * (1 / n - 1 / available[nonempty])).sum()) <= variance
+        enough = (
+            float((weight[nonempty] ** 2 * spread[nonempty] ** 2 * (1 / n - 1 / available[nonempty])).sum()) <= variance
+        )
         low, high = (low, middle) if enough else (middle, high)
     return np.minimum(high * best, available)
 
@@ -143,7 +145,9 @@ def ask(store: Store, design: Design, judgements: Judgements, units: Sequence[in
     open_ = set(waiting(store))
     unassigned = [pair for pair in pairs if pair in open_]
     if unassigned:
-        rare = 2 * len(pairs) > len(judgements.queries) * len(judgements.candidates)  # few pairs are left as known negatives
+        rare = 2 * len(pairs) > len(judgements.queries) * len(
+            judgements.candidates
+        )  # few pairs are left as known negatives
         drafts = make_tasks(unassigned, judgements, avoid=pairs, negatives=0 if rare else 1, seed=seed, in_order=True)
         add_tasks(store, drafts, replication=replication)
     return len(unassigned)
@@ -269,7 +273,8 @@ def narrow(
     each = max(number // len(last), 1)
     stages = Stages(progress, telling=len(last), drawing=len(last))
     distinguishing = {
-        d: distinguishing_units(last[d], systems, collection.judged("pairs", d)) for d in counting(list(last), stages["telling"])
+        d: distinguishing_units(last[d], systems, collection.judged("pairs", d))
+        for d in counting(list(last), stages["telling"])
     }
     return [
         _narrowed(store, collection, last[d], distinguishing[d], each, replication, seed)
@@ -325,7 +330,7 @@ def shares_for(codes: IntArray, distinguishing: FloatArray, labelled: Mapping[in
 
     Args:
         codes: The stratum of every unit.
-        apart: Whether each unit can distinguish the systems, 1 or 0.
+        distinguishing: Whether each unit can distinguish the systems, 1 or 0.
         labelled: Human labels of the labelled units, 1 or 0.
 
     >>> shares_for(np.array([0, 0, 1, 1]), np.array([1.0, 1.0, 0.0, 0.0]), {}).tolist()

@@ -104,7 +104,7 @@ def write(
     """Writes answers (csv, jsonl, crowd) or labels (qrels, eccv) in the requested format; returns the number of rows.
 
     Args:
-        given: The answers.
+        answers: The answers.
         labels: A function that returns the labels, called if the format needs them.
         path: A file, or a folder for the ECCV Caption format.
         form: The format; by default from the file ending.

@@ -121,7 +121,11 @@ def grades_at(ranking: Ranking, judgements: Judgements, *, depth: int) -> FloatA
     ranked_cells = np.arange(len(lists))[:, None] * width + lists
     place = np.searchsorted(judged_cells, ranked_cells)
     inside = np.minimum(place, max(len(judged_cells) - 1, 0))
-    hit = (lists >= 0) & (place < len(judged_cells)) & (judged_cells[inside] == ranked_cells if len(judged_cells) else False)
+    hit = (
+        (lists >= 0)
+        & (place < len(judged_cells))
+        & (judged_cells[inside] == ranked_cells if len(judged_cells) else False)
+    )
     return np.where(hit, aligned.grades[inside] if len(judged_cells) else 0.0, 0.0)
 
 
@@ -230,7 +234,9 @@ def diversity(lists: Mapping[str, Ranking], *, depth: int = 25) -> dict[tuple[st
     """Tau-b and mean rank for every pair of systems, in both orders (the mean rank depends on the order)."""
     taus = {pair: tau(lists[pair[0]], lists[pair[1]], depth=depth) for pair in combinations(lists, 2)}
     both_orders = {**taus, **{(b, a): value for (a, b), value in taus.items()}}
-    return {pair: (value, mean_rank(lists[pair[0]], lists[pair[1]], depth=depth)) for pair, value in both_orders.items()}
+    return {
+        pair: (value, mean_rank(lists[pair[0]], lists[pair[1]], depth=depth)) for pair, value in both_orders.items()
+    }
 
 
 def lists_from(proposals: Iterable[Proposal], direction: str) -> dict[str, Ranking]:

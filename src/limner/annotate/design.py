@@ -117,7 +117,9 @@ def plan(
         share = None if budget is None else budget // len(chosen)
         study = _study(store, collection, systems, planned_measures, side, judge, strata, half_width, share)
         planned = _extended(store, study, half_width, share, replication, seconds, seed)
-        notes = _partial_plan_note(collection, systems, planned_measures, side, half_width) if planned.unit == LEVEL else []
+        notes = (
+            _partial_plan_note(collection, systems, planned_measures, side, half_width) if planned.unit == LEVEL else []
+        )
         if judge is not None and planned.unit == LEVEL:
             notes.append("the judge is not used: a measure here needs all matches of a query")
         plans.append(replace(planned, notes=tuple(notes)))
@@ -203,7 +205,9 @@ def _study(
     alone = None if judge is None else np.full(len(size), 0.5)
     costs = np.bincount(codes, weights=[len(u.candidates) for u in design.units]) / size
     minimum = np.full(len(size), float(PILOT))
-    return _Study(design, collection.judgements, judgements, domains, spread, alone, costs, PILOT, minimum, bool(labelled))
+    return _Study(
+        design, collection.judgements, judgements, domains, spread, alone, costs, PILOT, minimum, bool(labelled)
+    )
 
 
 def _partial_plan_note(
@@ -227,7 +231,9 @@ def _partial_plan_note(
         domains = {f"{n} {m}": _domain(design, ranking, judgements, m) for n, ranking in lists.items() for m in part}
         spread, costs = np.array([0.5]), np.array([np.mean([len(u.candidates) for u in units])])
         minimum = np.full(1, float(PILOT))
-        study = _Study(design, collection.judgements, judgements, domains, spread, None, costs, PILOT, minimum, answered=False)
+        study = _Study(
+            design, collection.judgements, judgements, domains, spread, None, costs, PILOT, minimum, answered=False
+        )
         labels = int(np.ceil(float(_units_needed(study, spread, half_width / 100) @ costs)))
     return [
         f"{names} alone would need about {labels:,} labels: plan this without the other measures, in a store of its own"
@@ -276,15 +282,22 @@ def _of_levels(
     codes = np.array([u.stratum for u in design.units])
     labelled = sorted(unit_values(store, design))
     labels = human_labels(store)
-    steps = {n: levels.before_and_after(each, design, labelled, judgements, labels, measures) for n, each in sources.items()}
+    steps = {
+        n: levels.before_and_after(each, design, labelled, judgements, labels, measures) for n, each in sources.items()
+    }
     strata = int(codes.max()) + 1
     spread = levels.spread([step for each in steps.values() for step in each.values()], codes, strata)
     domains = {f"{n} {m}": (np.ones(len(codes)), float(strata)) for n in sources for m in measures}
     n_queries = len(judgements.queries)
-    upper = [[u.candidates for u in design.units[start : start + n_queries]] for start in range(0, (strata - 1) * n_queries, n_queries)]
+    upper = [
+        [u.candidates for u in design.units[start : start + n_queries]]
+        for start in range(0, (strata - 1) * n_queries, n_queries)
+    ]
     costs = levels.costs(upper, judgements)
     pilot, minimum = levels.LEAST, levels.smallest(costs)
-    return _Study(design, collection.judgements, judgements, domains, spread, None, costs, pilot, minimum, bool(labelled))
+    return _Study(
+        design, collection.judgements, judgements, domains, spread, None, costs, pilot, minimum, bool(labelled)
+    )
 
 
 def _in_direction(system: Lists, direction: str) -> Scores | Ranking:
@@ -315,7 +328,9 @@ def _domain(design: Design, ranking: Ranking, judgements: Judgements, measure: M
     counted = levels.has_positive(ranking.queries, judgements)
     queries = {ranking.queries[row] for row in np.flatnonzero(counted).tolist()}
     open_candidates = {query: each for query, each in needed(ranking, judgements, measure).items() if query in queries}
-    inside = np.array([not set(open_candidates.get(u.query, ())).isdisjoint(u.candidates) for u in design.units], dtype=np.float64)
+    inside = np.array(
+        [not set(open_candidates.get(u.query, ())).isdisjoint(u.candidates) for u in design.units], dtype=np.float64
+    )
     per_query = (measure.k or 1) if measure.kind.decided_by == "each" and design.unit == "pair" else 1
     return inside, float(inside.sum()) / (len(queries) * per_query)
 
@@ -355,7 +370,17 @@ def _extended(
     alone = _without_judge(study, counts, expected)
     hours, strata = n_labels * replication * seconds / 3600, tuple(size.tolist())
     return Planned(
-        design.id, design.direction, design.unit, design.queries, len(codes), strata, len(drawn), n_labels, hours, expected, alone
+        design.id,
+        design.direction,
+        design.unit,
+        design.queries,
+        len(codes),
+        strata,
+        len(drawn),
+        n_labels,
+        hours,
+        expected,
+        alone,
     )
 
 
@@ -402,7 +427,9 @@ def _units_needed(study: _Study, spread: FloatArray, half: float) -> FloatArray:
 def _filled(store: Store, study: _Study, units: Sequence[int]) -> Design:
     """The design with the pairs of all drawn units; units of the last level contain the whole pool of a query."""
     design = study.design
-    empty = {n: levels.all_candidates(study.known, design.units[n].query) for n in units if not design.units[n].candidates}
+    empty = {
+        n: levels.all_candidates(study.known, design.units[n].query) for n in units if not design.units[n].candidates
+    }
     if not empty or design.unit != LEVEL:
         return design
     fill_units(store, design.id, empty)

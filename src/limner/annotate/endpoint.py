@@ -129,7 +129,9 @@ class EndpointJudge:
                 self.sleep(pause)
                 self.spent.seconds += took + pause
         self.spent.failed += 1
-        raise NoAnswer(f"image {pair[0]!r}, caption {pair[1]!r}: no answer in {self.tries} tries ({self._clean(reason)})")
+        raise NoAnswer(
+            f"image {pair[0]!r}, caption {pair[1]!r}: no answer in {self.tries} tries ({self._clean(reason)})"
+        )
 
     def _request(self, pair: Key) -> dict[str, object]:
         images, texts = self.collection.images, self.collection.texts

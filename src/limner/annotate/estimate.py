@@ -162,7 +162,7 @@ def difference(
     Args:
         store: A store with a design for both systems, and answers.
         one: Scores or a ranking of one system in this direction.
-        other: Scores or a ranking of the other system.
+        rival: Scores or a ranking of the other system.
         collection: Its pairs are the given positives.
         measure: One of the design's measures.
         direction: "i2t" or "t2i".
@@ -175,7 +175,9 @@ def difference(
     chosen = Measure.parse(measure)
     if sample.design.unit == LEVEL:
         first, second = (_steps(sample, each, [chosen])[chosen] for each in (one, rival))
-        differences = {n: (a - c, b - d) for (n, (a, b)), (c, d) in zip(first[1].items(), second[1].values(), strict=True)}
+        differences = {
+            n: (a - c, b - d) for (n, (a, b)), (c, d) in zip(first[1].items(), second[1].values(), strict=True)
+        }
         return _chained(sample, differences, first[0] - second[0], (-1.0, 1.0), mode, level)
     depth = chosen.k or 1
     return _solved(sample, _sought(sample, _lists(one, depth), chosen, _lists(rival, depth)), mode, level)
@@ -300,7 +302,9 @@ def _sought(
         signs = {n: sign for side, sign in ((inside, 1.0), (theirs, -1.0)) for n in side if n not in shared}
         differences = {n: inside[n] if sign > 0 else 1 - theirs[n] for n, sign in signs.items()}  # no match counts 1
         back += sum(sign < 0 for sign in signs.values()) / total
-        return _Sought(differences, len(differences) / total, shift - back, (outside + beyond) / total, (0.0, 1.0), signs)
+        return _Sought(
+            differences, len(differences) / total, shift - back, (outside + beyond) / total, (0.0, 1.0), signs
+        )
     return _query_difference(sample, ranking, rival, measure, inside.keys() | theirs.keys(), (outside + beyond) / total)
 
 
@@ -309,14 +313,18 @@ def _parts(
 ) -> tuple[dict[int, float], int, float]:
     """The value of each relevant unit, the weight outside the design, and the part known without labels."""
     queries = {ranking.queries[row] for row in np.flatnonzero(counted).tolist()}
-    open_candidates = {query: each for query, each in needed(ranking, sample.known, measure).items() if query in queries}
+    open_candidates = {
+        query: each for query, each in needed(ranking, sample.known, measure).items() if query in queries
+    }
     design = sample.design
     answered = set(sample.units)
     judged_values = np.where(counted, values(ranking, sample.known, measure), 0.0)
     if design.unit == "pair":
         index = {(u.query, u.candidates[0]): n for n, u in enumerate(design.units)}
         open_pairs = [(query, candidate) for query, candidates in open_candidates.items() for candidate in candidates]
-        inside = {index[p]: _pair_value(sample, p) if index[p] in answered else np.nan for p in open_pairs if p in index}
+        inside = {
+            index[p]: _pair_value(sample, p) if index[p] in answered else np.nan for p in open_pairs if p in index
+        }
         return inside, len(open_pairs) - len(inside), float(judged_values.sum()) / len(queries)
     rows = {query: row for row, query in enumerate(ranking.queries)}
     units = {u.query: n for n, u in enumerate(design.units)}
@@ -345,7 +353,9 @@ def _query_difference(
     query = {n: sample.design.units[n].query for n in units}
     open_ = {q for each in (one, rival) for q in needed(each, sample.known, measure)}
     counted = {q for q, is_counted in zip(one.queries, _counted(sample, one).tolist(), strict=True) if is_counted}
-    differences = {n: float(current[0][rows[0][q]] - current[1][rows[1][q]]) if n in answered else np.nan for n, q in query.items()}
+    differences = {
+        n: float(current[0][rows[0][q]] - current[1][rows[1][q]]) if n in answered else np.nan for n, q in query.items()
+    }
     settled = sum(judged_values[0][rows[0][q]] - judged_values[1][rows[1][q]] for q in counted - open_)
     n = len(counted)
     return _Sought(differences, len(differences) / n, float(settled) / n, outside, (-1.0, 1.0))
@@ -388,7 +398,9 @@ def _fixed(
     options: dict[str, Any] = {"bounds": sought.bounds, "level": level}
     if predicted is not None:
         options |= {"predictions": predicted.columns[answered], "expected": predicted.means[nonempty], "tuned": True}
-    return stratified([sought.values[n] for n in answered], np.searchsorted(nonempty, codes[answered]), sizes[nonempty], **options)
+    return stratified(
+        [sought.values[n] for n in answered], np.searchsorted(nonempty, codes[answered]), sizes[nonempty], **options
+    )
 
 
 def _anytime(

@@ -60,7 +60,9 @@ def export(
         real_answers = [answer for answer in collected if answer.role == "real"]
         texts = {row["key"]: row["text"] for row in store.rows(sa.select(caption.c.key, caption.c.text))}
         scale = scale_of(store)
-        return write_tasks(tasks(pooled, texts, answers=real_answers, image_url=image_url, scale=scale), path, scale=scale)
+        return write_tasks(
+            tasks(pooled, texts, answers=real_answers, image_url=image_url, scale=scale), path, scale=scale
+        )
     if image_url != IMAGE_URL:
         raise LimnerError("image_url is for the form label-studio only: leave it out")
     if not collected:
@@ -83,7 +85,7 @@ def import_answers(store: Store, file_answers: Iterable[ImportedAnswer], *, key:
 
     Args:
         store: The store.
-        given: The answers; their grades and reasons must be those of the store's scale.
+        file_answers: The answers; their grades and reasons must be those of the store's scale.
         key: Name of the import, e.g. the file's name and hash.
 
     Returns:
@@ -99,7 +101,7 @@ def import_answers(store: Store, file_answers: Iterable[ImportedAnswer], *, key:
                 f"{each.annotator!r} answers image {each.image!r}, caption {each.caption!r} twice: keep one"
             )
         by_person[each.annotator] = checked
-    people = annotator_ids(store, sorted({name for said in by_pair.values() for name in said}))
+    people = annotator_ids(store, sorted({name for by_person in by_pair.values() for name in by_person}))
     source = _Source(key, newest(store).version, people)
     with store.writing() as connection:
         refuse_changed(store, connection, scale)
@@ -110,12 +112,14 @@ def import_answers(store: Store, file_answers: Iterable[ImportedAnswer], *, key:
         ):
             raise LimnerError(f"{key!r} was already imported: it is not counted twice")
         numbers = pair_numbers(store, connection, by_pair, origin="pool", turn=1)
-        items = _items(store, connection, {numbers[pair]: tuple(sorted(said)) for pair, said in by_pair.items()})
+        items = _items(
+            store, connection, {numbers[pair]: tuple(sorted(by_person)) for pair, by_person in by_pair.items()}
+        )
         by_task: dict[int, dict[int, dict[str, ImportedAnswer]]] = {}
         for pair, by_person in by_pair.items():
             task_id, item = items[numbers[pair]]
             by_task.setdefault(task_id, {})[item] = by_person
-        added = sum(_into_task(store, connection, each, said, source) for each, said in by_task.items())
+        added = sum(_into_task(store, connection, each, by_item, source) for each, by_item in by_task.items())
         if by_pair and not added:
             raise LimnerError(f"{key!r}: all its answers are already in the store")
     return added
@@ -150,7 +154,11 @@ def _items(
 
 
 def _into_task(
-    store: Store, connection: sa.Connection, number: int, by_item: Mapping[int, Mapping[str, ImportedAnswer]], source: _Source
+    store: Store,
+    connection: sa.Connection,
+    number: int,
+    by_item: Mapping[int, Mapping[str, ImportedAnswer]],
+    source: _Source,
 ) -> int:
     """Adds answers to the items of one task; returns how many are new."""
     timestamp = store.timestamp()
@@ -167,8 +175,8 @@ def _into_task(
             "grade": each.grade, "reasons": json.dumps(each.reasons), "milliseconds": each.milliseconds,
             "guideline": source.guideline, "added": timestamp, "comment": each.comment or None,
         }
-        for item, said in by_item.items()
-        for name, each in said.items()
+        for item, by_person in by_item.items()
+        for name, each in by_person.items()
         if (revision := _next_revision(state.latest.get((assignment_ids[source.people[name]], item)), each))
     ]  # fmt: skip
     if rows:

@@ -82,7 +82,7 @@ def with_keywords(failures: Sequence[Failure], collection: Collection, *, min_co
     data is at fault and not the system. Words are stemmed, without stop words.
 
     Args:
-        found: The failures.
+        failures: The failures.
         collection: The collection with the captions of each image.
         min_common: Minimum number of common words; 0 keeps all.
 

@@ -68,12 +68,12 @@ def read_form(name: str) -> StudyForm:
 def parse_form(text: str, *, source: str = "the form", form: str = "toml") -> StudyForm:
     """A form from text.
 
-    >>> made = parse_form('''
+    >>> study_form = parse_form('''
     ... question = "Is the image sharp?"
     ... shown = [{name = "image", kind = "image"}]
     ... parts = [{name = "sharp", kind = "one", options = [{name = "yes", label = "Yes"}, {name = "no", label = "No"}]}]
     ... ''')
-    >>> made.check({"sharp": "yes"}, {"image": "1"})
+    >>> study_form.check({"sharp": "yes"}, {"image": "1"})
     {'sharp': 'yes'}
     """
     try:
@@ -82,7 +82,8 @@ def parse_form(text: str, *, source: str = "the form", form: str = "toml") -> St
             return form_of_scale(parse_scale(text, source=source, form=form)[0])
         row = _table(parsed, _FORM, "the file")
         study_form = StudyForm(
-            source, _words(row, "question", _QUESTION, needed=True), tuple(map(_shown_field, _rows(row, "shown", _SHOWN))),
+            source, _words(row, "question", _QUESTION, needed=True),
+            tuple(map(_shown_field, _rows(row, "shown", _SHOWN))),
             tuple(map(_part, _rows(row, "parts", _PART))), _words(row, "hint", _MEANING),
             _names(row, "rules", _MEANING),
             _words(row, "guideline", _LABEL), row.get("beside", False) is True, _names(row, "identity", _LABEL),
@@ -173,7 +174,7 @@ def parse_scale(text: str, *, source: str = "the scale", form: str = "toml") -> 
 
     Args:
         text: TOML or JSON.
-        where: Its origin, for error messages.
+        source: Its origin, for error messages.
         form: "toml" or "json".
 
     >>> made, _ = parse_scale('grades = [{label = "fits", counts_as = "yes"}, {label = "does not", counts_as = "no"}]')

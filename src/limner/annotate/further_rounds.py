@@ -90,7 +90,9 @@ class Candidates:
         for key, accepted_ids in friends.items() if profiles.shape[1] else ():
             rows = self._rows[side].get(key, np.empty(0, dtype=np.int64))
             own_rows, theirs = ids.positions([self.pairs[r][1 - side] for r in rows]), ids.positions(accepted_ids)
-            likeness = np.where(own_rows[:, None] == theirs, -np.inf, profiles[own_rows] @ profiles[theirs].T).max(axis=1)
+            likeness = np.where(own_rows[:, None] == theirs, -np.inf, profiles[own_rows] @ profiles[theirs].T).max(
+                axis=1
+            )
             comparable = np.isfinite(likeness)
             best[rows[comparable]], some[rows[comparable]] = likeness[comparable], 1.0
         return best, some
@@ -162,15 +164,17 @@ def _filled(table: FloatArray) -> FloatArray:
     return table
 
 
-def probabilities(candidates: Candidates, answers: Mapping[Key, bool], *, before: Candidates | None = None) -> FloatArray:
+def probabilities(
+    candidates: Candidates, answers: Mapping[Key, bool], *, before: Candidates | None = None
+) -> FloatArray:
     """The probability of a match for every candidate, from the answers to some of them.
 
     Uses logistic regression on `Candidates.features` with yes and no as the target. If all answers are the same, the
     probability is the share of yes.
 
     Args:
-        found: All candidates.
-        known: The answers so far.
+        candidates: All candidates.
+        answers: The answers so far.
         before: If the systems were trained on the answers (`trained_again`): the candidates of the same systems before
             that. The weights are then fitted to these, and similarity is that of these systems. A system gives pairs
             that it was trained on higher scores than new matches: by its new scores all others would look unlikely.
@@ -183,7 +187,9 @@ def probabilities(candidates: Candidates, answers: Mapping[Key, bool], *, before
     return _fit(features, before.features(answers), _answers_by_row(before, answers))
 
 
-def own_probabilities(candidates: Candidates, answers: Mapping[Key, bool], *, before: Candidates | None = None) -> FloatArray:
+def own_probabilities(
+    candidates: Candidates, answers: Mapping[Key, bool], *, before: Candidates | None = None
+) -> FloatArray:
     """The same from each system alone, (pairs, systems): where they differ, the systems disagree."""
     reference = candidates if before is None else before
     _check_same_systems(candidates, reference)
@@ -204,7 +210,7 @@ def _answers_by_row(candidates: Candidates, answers: Mapping[Key, bool]) -> dict
 
 
 def _fit(features: FloatArray, train_features: FloatArray, answers: Mapping[int, bool]) -> FloatArray:
-    """Probabilities from features, by weights that are fitted to the known rows of the features `asked`."""
+    """Probabilities from features, by weights that are fitted to the answered rows of `train_features`."""
     from sklearn.linear_model import LogisticRegression
 
     rows, values = list(answers), list(answers.values())
@@ -233,8 +239,8 @@ def choose(
     """The next pairs to ask, most useful first; never a known pair or a clear mismatch.
 
     Args:
-        found: All candidates.
-        known: The answers so far; at least one.
+        candidates: All candidates.
+        answers: The answers so far; at least one.
         number: Maximum number of pairs to choose.
         strategy: "sure", "unsure", "disagree" or "mixed".
         floor: Minimum probability of a match.
@@ -284,7 +290,7 @@ def in_turns(
     """Runs several annotation rounds; returns all answers and the gain of each round.
 
     Args:
-        found: All candidates.
+        candidates: All candidates.
         ask: A function from pairs to yes or no for each: people, or an oracle in a simulation.
         budget: Total number of answers.
         turns: Number of rounds; with 1, the pool is asked in random order.
@@ -329,7 +335,9 @@ def boolean_labels(labels: Sequence[Label]) -> dict[Key, bool]:
     return {(x.image, x.caption): relevant(x.grade) for x in labels}
 
 
-def trained_again(collection: Collection, answers: Mapping[Key, bool], *, train: Collection | None = None) -> Collection:
+def trained_again(
+    collection: Collection, answers: Mapping[Key, bool], *, train: Collection | None = None
+) -> Collection:
     """The training data of systems in a later round: the training pairs, and every pair that people accepted.
 
     Rejected pairs are left out, even if they are original pairs. Use the scores of such a system only to find more
@@ -337,10 +345,10 @@ def trained_again(collection: Collection, answers: Mapping[Key, bool], *, train:
 
     Args:
         collection: The collection that is judged.
-        known: Human answers to its pairs.
+        answers: Human answers to its pairs.
         train: The training split; without it, only accepted pairs are used.
     """
-    yes = [(image, caption, 1.0) for (image, caption), table in answers.items() if table]
+    yes = [(image, caption, 1.0) for (image, caption), match in answers.items() if match]
     if not yes:
         raise LimnerError("no accepted pair yet: there is nothing to train on")
     images = list(dict.fromkeys(image for image, _, _ in yes))
@@ -350,7 +358,9 @@ def trained_again(collection: Collection, answers: Mapping[Key, bool], *, train:
     if train is not None:
         pairs = [*train.judgements.relevant, *yes]
         image_items, text_items = _joined(train.images, image_items), _joined(train.texts, text_items)
-    judged = Judgements.from_pairs(pairs, queries=image_items.ids, candidates=text_items.ids, name=collection.judgements.name)
+    judged = Judgements.from_pairs(
+        pairs, queries=image_items.ids, candidates=text_items.ids, name=collection.judgements.name
+    )
     return Collection(f"{collection.name}, learned", image_items, text_items, judged)
 
 

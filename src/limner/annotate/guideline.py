@@ -66,8 +66,8 @@ def guidelines(store: Store) -> list[Guideline]:
     """All versions, oldest first; the first one is built into limner."""
     settings = takewhile(lambda setting: setting is not None, (store.setting(_name(number)) for number in count(2)))
     revised = [
-        Guideline(str(number), held["text"], tuple(GuidelineExample(**each) for each in held["examples"]))
-        for number, held in enumerate(settings, start=2)
+        Guideline(str(number), setting["text"], tuple(GuidelineExample(**each) for each in setting["examples"]))
+        for number, setting in enumerate(settings, start=2)
     ]
     return [Guideline(GUIDELINE, TEXT), *revised]
 

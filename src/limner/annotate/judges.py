@@ -119,7 +119,9 @@ class ScorerJudge:
         second = [texts.values[texts.ids.index(caption)] for _, caption in pairs]
         scores = np.asarray(self.scorer.score_pairs(first, second), dtype=np.float64)
         if scores.shape != (len(pairs),):
-            raise LimnerError(f"the scorer gave shape {scores.shape}: expected one number for each of {len(pairs)} pairs")
+            raise LimnerError(
+                f"the scorer gave shape {scores.shape}: expected one number for each of {len(pairs)} pairs"
+            )
         return np.asarray(1 / (1 + np.exp(-np.clip(scores, -50, 50))))
 
 

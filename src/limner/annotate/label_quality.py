@@ -63,11 +63,11 @@ def quality(
     """Precision and recall of the given pairs: `limner.annotate.estimate.label_quality` on a sample.
 
     Args:
-        given: All answers.
+        answers: All answers.
         collection: The collection with the given pairs.
-        made: A design; recall needs a design of levels.
+        design: A design; recall needs a design of levels.
         units: Its units that people have labelled.
-        said: The human label of each (image, caption).
+        labels: The human label of each (image, caption).
         level: Coverage of the intervals.
     """
     precision = _precision(answers, collection, level)
@@ -107,7 +107,7 @@ def label_recall(positives: float, precision: Estimate, hidden: Estimate) -> Est
     """`p g / (p g + h)` with a linearised interval, from independent estimates of p and h.
 
     Args:
-        given: Given pairs per query, g.
+        positives: Given pairs per query, g.
         precision: Share of true pairs among them, p.
         hidden: Further matches per query, h.
 

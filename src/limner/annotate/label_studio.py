@@ -168,7 +168,9 @@ def read_tasks(
     source = Path(path)
     exported = read_json(source, what="Label Studio export")
     if not isinstance(exported, list):
-        raise LimnerError(f"{source}: got {type(exported).__name__}, expected a list of tasks as Label Studio exports it")
+        raise LimnerError(
+            f"{source}: got {type(exported).__name__}, expected a list of tasks as Label Studio exports it"
+        )
     grades = {each.label: each.value for each in scale.grades} | dict(choices or {})
     answers: dict[tuple[str, str, str], ImportedAnswer] = {}
     left: Counter[str] = Counter()
@@ -180,7 +182,9 @@ def read_tasks(
             if isinstance(each, str):
                 left[each] += 1
             elif answers.setdefault((each.annotator, *pair), each) is not each:
-                raise LimnerError(f"{location}: {each.annotator!r} answers this pair twice; delete one of the two answers")
+                raise LimnerError(
+                    f"{location}: {each.annotator!r} answers this pair twice; delete one of the two answers"
+                )
         left["without an annotation"] += not task["annotations"]
     return list(answers.values()), tuple(f"{count:,} {problem} left out" for problem, count in left.items() if count)
 
@@ -232,14 +236,18 @@ def _answer(
         raise LimnerError(f"{location}: {len(words)} choices ({shown(words)}), expected one")
     if words[0] not in grades:
         accepted = shown(grades, most=9)
-        raise LimnerError(f"{location}: the choice {words[0]!r} has no grade; known: {accepted}. Give it a grade from 1 to 4")
+        raise LimnerError(
+            f"{location}: the choice {words[0]!r} has no grade; known: {accepted}. Give it a grade from 1 to 4"
+        )
     grade = grades[words[0]]
     if grade is None:
         return f"annotations with the choice {words[0]!r}"
     why = [word for each in results if each.get("from_name") == REASON for word in _words(each, location)]
     try:
         reasons = scale.check_reasons(why, scale.check_grade(grade))
-        return ImportedAnswer(_annotator(annotation, graded), *pair, grade, reasons, _took(annotation), _comment(graded))
+        return ImportedAnswer(
+            _annotator(annotation, graded), *pair, grade, reasons, _took(annotation), _comment(graded)
+        )
     except LimnerError as error:
         raise LimnerError(f"{location}: {error}") from error
 

@@ -69,11 +69,11 @@ def depth_of(measures: Iterable[Measure]) -> int:
 
 
 def levels(lists: Mapping[str, Ranking], judgements: Judgements) -> list[list[tuple[str, ...]]]:
-    """The candidates of the first two levels for each query of `known`; the second level includes the first.
+    """The candidates of the first two levels for each query of `judgements`; the second level includes the first.
 
     Args:
         lists: Each system's ranking, to the depth given by `depth_of`, or the whole pool if it is smaller.
-        known: The given positives, query -> candidate; they need no label.
+        judgements: The given positives, query -> candidate; they need no label.
     """
     head = max(max(ranking.depth for ranking in lists.values()) // NEXT, 1)
     positives: dict[str, set[str]] = {query: set() for query in judgements.queries}
@@ -187,10 +187,10 @@ def before_and_after(
 
     Args:
         source: Scores or a ranking in the design's direction.
-        made: The design.
+        design: The design.
         units: Its units that people have labelled.
-        known: The given positives of all queries of the design.
-        said: The human label of each (image, caption).
+        judgements: The given positives of all queries of the design.
+        labels: The human label of each (image, caption).
         measures: Measures.
     """
     steps: dict[Measure, Steps] = {measure: {} for measure in measures}

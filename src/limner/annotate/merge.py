@@ -141,7 +141,7 @@ def merge(
     verified = to_judgements(valid_labels, images=images, captions=captions, name="verified")
     base = original.restrict(queries=images, candidates=captions)
     joined, refuted = _unless_refuted(base, verified)
-    further_judgements = [other.restrict(queries=images, candidates=captions) for other in further]
+    further_judgements = [extra.restrict(queries=images, candidates=captions) for extra in further]
     for extra in further_judgements:
         joined = joined | extra.relevant
     counted = tuple(_counted(d, base, verified, joined) for d in ("i2t", "t2i"))

@@ -44,14 +44,18 @@ def disagreements(answers: Sequence[Answer]) -> list[Disagreement]:
     for answer in answers:
         if answer.role == "real":
             by_pair.setdefault(answer.pair, []).append(answer)
-    disputed = [_disagreement(pair_answers) for pair_answers in by_pair.values() if len({a.grade for a in pair_answers}) > 1]
+    disputed = [
+        _disagreement(pair_answers) for pair_answers in by_pair.values() if len({a.grade for a in pair_answers}) > 1
+    ]
     return sorted(disputed, key=lambda d: (-d.opposed, -d.spread, -pvariance([a.grade for a in d.answers]), d.image))
 
 
 def _disagreement(pair_answers: Sequence[Answer]) -> Disagreement:
     grades = [answer.grade for answer in pair_answers]
     opposed = len({relevant(grade) for grade in grades}) > 1
-    return Disagreement(pair_answers[0].image, pair_answers[0].caption, tuple(pair_answers), max(grades) - min(grades), opposed)
+    return Disagreement(
+        pair_answers[0].image, pair_answers[0].caption, tuple(pair_answers), max(grades) - min(grades), opposed
+    )
 
 
 @dataclass(frozen=True)
@@ -91,9 +95,9 @@ def throughput(answers: Sequence[Answer], *, requested: int, timestamp: int) -> 
     """The answers by day, and the remaining work.
 
     Args:
-        given: The valid answers.
-        asked: Total number of answers that the pooled pairs need.
-        now: The time, in milliseconds since 1970.
+        answers: The valid answers.
+        requested: Total number of answers that the pooled pairs need.
+        timestamp: The time, in milliseconds since 1970.
     """
     real = [answer for answer in answers if answer.role == "real"]
     day = datetime.fromtimestamp(timestamp / 1000, UTC).date()

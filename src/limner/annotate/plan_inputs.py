@@ -79,7 +79,11 @@ def keep_study(
         lists[name] = lists_of(each, depth=depth)
     for direction in directions:
         rankings = {name: each[direction] for name, each in lists.items() if direction in each}
-        inputs = {"measures": [str(m) for m in measures], "half_width": half_width, **_numbered(store, rankings, direction)}
+        inputs = {
+            "measures": [str(m) for m in measures],
+            "half_width": half_width,
+            **_numbered(store, rankings, direction),
+        }
         store.set(f"study {direction}", inputs)
 
 

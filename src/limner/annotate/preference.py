@@ -110,7 +110,7 @@ def counted(
     Args:
         votes: The votes.
         names: Order of the rankings; all that occur, sorted, by default.
-        same: (query, ranking) -> the ranking it counts as, if both show the same list for that query.
+        identical: (query, ranking) -> the ranking it counts as, if both show the same list for that query.
     """
     merged = identical or {}
     listed = [(merged.get((v.query, v.left), v.left), merged.get((v.query, v.right), v.right), v) for v in votes]
@@ -136,7 +136,7 @@ def study(
 
     Args:
         positives: Right answers, at least five.
-        others: Wrong answers, at least as many as are shown.
+        negatives: Wrong answers, at least as many as are shown.
         query: The query's id.
         length: Number of ranks shown; the number of positives by default.
         direction: "t2i" or "i2t".
@@ -279,7 +279,7 @@ def add_study(store: Store, study: PreferenceStudy, *, name: str = STUDY, people
 
     Args:
         store: The store.
-        made: The study.
+        study: The study.
         name: Name of the study; an existing name is refused.
         people: Number of people who vote on each comparison.
         seed: Seed that decides which ranking is shown on the left.

@@ -94,7 +94,9 @@ def preferences(
     clusters = [counted(some, rankings, identical=identical)[1] for some in by_query.values()]
     scores, notes = _scores(counts, names, samples, clusters)
     if identical:
-        notes.append(f"{len(identical)} lists are identical to another ranking of the same query, and count as that one")
+        notes.append(
+            f"{len(identical)} lists are identical to another ranking of the same query, and count as that one"
+        )
     agreements, further_notes = _agreements(shown_lists, cast_votes, scores, positives, measures)
     return Preferred(study, names, counts, scores, agreements, far["answers"], far["asked"], (*notes, *further_notes))
 
@@ -209,7 +211,10 @@ def _tau(means: Mapping[str, float], scores: Preference | None) -> float:
 def study_results(store: Store, name: str, *, samples: int = 1000, measures: Sequence[str] = ()) -> StudyResults:
     """The results of a study as tables."""
     preferred = preferences(store, study=name, measures=measures or MEASURES, samples=samples)
-    tables = [*([] if preferred.scores is None else [_scores_table(preferred, preferred.scores)]), *_measures_table(preferred)]
+    tables = [
+        *([] if preferred.scores is None else [_scores_table(preferred, preferred.scores)]),
+        *_measures_table(preferred),
+    ]
     question = study_named(store, name).form.question
     return StudyResults(name, question, preferred.votes, preferred.asked, tables, preferred.notes, _data(preferred))
 
@@ -254,7 +259,12 @@ def _data(preferred: Preferred) -> dict[str, object]:
         name: {"score": preferred.scores.scores[i], "low": preferred.scores.low[i], "high": preferred.scores.high[i]}
         for i, name in enumerate(preferred.names)
     }
-    measures = [{**vars(each), "values": dict(each.values), "interval": ends(each.interval)} for each in preferred.measures]
-    counts = {name: dict(zip(preferred.names, preferred.counts[i].tolist(), strict=True)) for i, name in enumerate(preferred.names)}
-    return {"study": preferred.study, "answers": preferred.votes, "asked": preferred.asked, "scores": scores, "counts": counts,
-            "measures": measures, "notes": list(preferred.notes)}  # fmt: skip
+    measures = [
+        {**vars(each), "values": dict(each.values), "interval": ends(each.interval)} for each in preferred.measures
+    ]
+    counts = {
+        name: dict(zip(preferred.names, preferred.counts[i].tolist(), strict=True))
+        for i, name in enumerate(preferred.names)
+    }
+    return {"study": preferred.study, "answers": preferred.votes, "asked": preferred.asked, "scores": scores,
+            "counts": counts, "measures": measures, "notes": list(preferred.notes)}  # fmt: skip

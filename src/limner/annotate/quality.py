@@ -83,7 +83,7 @@ def agreement(
     answers, because a transposed table would silently give a value near 0.
 
     Args:
-        given: The answers.
+        answers: The answers.
         level: "ordinal" (the grades have an order), "nominal" or "interval".
         samples: Bootstrap samples for the interval.
         confidence: Confidence of the interval.
@@ -100,7 +100,9 @@ def agreement(
     try:
         if len(table) < 2:
             raise Undefined("alpha is undefined: no pair was judged by two people")
-        interval = alpha_interval(table, level=level, raters=len(table), samples=samples, confidence=confidence, seed=seed)
+        interval = alpha_interval(
+            table, level=level, raters=len(table), samples=samples, confidence=confidence, seed=seed
+        )
     except Undefined as error:
         return Agreement(math.nan, math.nan, math.nan, note="; ".join([str(error), *notes]), **common)
     return Agreement(interval.estimate, interval.low, interval.high, note="; ".join(notes), **common)
@@ -180,14 +182,22 @@ def annotator_table(answers: Sequence[Answer], *, threshold: float = THRESHOLD) 
     for answer in answers:
         by_person.setdefault(answer.annotator, []).append(answer)
         sums.add(answer)
-    times = {name: [a.milliseconds for a in person_answers if a.milliseconds is not None] for name, person_answers in by_person.items()}
-    records = [_record(name, own, sums, _usual(times, name), threshold) for name, own in by_person.items()]
+    times = {
+        name: [a.milliseconds for a in person_answers if a.milliseconds is not None]
+        for name, person_answers in by_person.items()
+    }
+    records = [
+        _record(name, person_answers, sums, _usual(times, name), threshold)
+        for name, person_answers in by_person.items()
+    ]
     return sorted(records, key=lambda r: (-len(r.suspicious), r.annotator))
 
 
 def _usual(times: Mapping[str, Sequence[int]], name: str) -> float:
     """The median time of everyone else's answers; NaN if none was measured."""
-    other_times = np.array([each for annotator, their_times in times.items() if annotator != name for each in their_times])
+    other_times = np.array(
+        [each for annotator, their_times in times.items() if annotator != name for each in their_times]
+    )
     return float(np.median(other_times)) if len(other_times) else math.nan
 
 
@@ -263,23 +273,23 @@ class Doubtful:
     controls: int
 
 
-def review_queue(store: Store, control_answers: Iterable[Answer] | None = None) -> list[Doubtful]:
+def review_queue(store: Store, collected: Iterable[Answer] | None = None) -> list[Doubtful]:
     """Finished tasks with a wrong control that are not reviewed yet, in order.
 
     Args:
         store: The store.
-        given: Its answers, if already loaded.
+        collected: Its answers, if already loaded.
     """
     waiting = set(_column(store, sa.select(assignments.c.id).where(assignments.c.finished.is_not(None))))
     waiting -= set(_column(store, sa.select(reviews.c.assignment_id)))
     controls: dict[int, list[Answer]] = {}
-    for answer in answers(store) if control_answers is None else control_answers:
+    for answer in answers(store) if collected is None else collected:
         if answer.role != "real" and answer.assignment in waiting:
             controls.setdefault(answer.assignment, []).append(answer)
     return [
-        Doubtful(key, given[0].task, given[0].annotator, wrong, len(given))
-        for key, given in controls.items()
-        if (wrong := tuple(a for a in given if not right(a)))
+        Doubtful(key, control_answers[0].task, control_answers[0].annotator, wrong, len(control_answers))
+        for key, control_answers in controls.items()
+        if (wrong := tuple(a for a in control_answers if not right(a)))
     ]
 
 

@@ -75,7 +75,7 @@ def judge_quality(judge: str, direction: str, predictions: Sequence[float], peop
     Args:
         judge: Its name.
         direction: "i2t" or "t2i".
-        believed: The judge's probability for each labelled unit.
+        predictions: The judge's probability for each labelled unit.
         people: The human labels of the same units.
     """
     judge_yes, theirs = np.array(predictions, dtype=np.float64) >= 0.5, np.array(people, dtype=bool)

@@ -239,7 +239,9 @@ def differences(
         sides = lists[a][direction], lists[b][direction]
         plain, careful = (difference(store, *sides, truth, measure, level=at, **options) for at in (level, strict))
         estimated_pair = estimated[a, direction, measure], estimated[b, direction, measure]
-        pair_differences.append(EstimatedDifference(direction, measure, a, b, estimated_pair, plain, _excludes_zero(careful)))
+        pair_differences.append(
+            EstimatedDifference(direction, measure, a, b, estimated_pair, plain, _excludes_zero(careful))
+        )
     return pair_differences
 
 

@@ -55,7 +55,9 @@ def read_sample(
     if not matching:
         return None
     design = matching[-1]
-    labels = {(x.image, x.caption): relevant(x.grade) for x in by_majority(answers(store) if collected is None else collected)}
+    labels = {
+        (x.image, x.caption): relevant(x.grade) for x in by_majority(answers(store) if collected is None else collected)
+    }
     images, captions = map(set, taken_out(store))
     drawn, done = design.drawn, set(labels)
     if design.unit == LEVEL:  # a whole pool stays complete: excluded pairs count as no match

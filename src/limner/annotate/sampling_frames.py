@@ -92,7 +92,7 @@ def frame(lists: Mapping[str, Ranking], judgements: Judgements, measures: Sequen
 
     Args:
         lists: Each system's ranking in one direction, up to the depth of the deepest measure.
-        known: The given positives, query -> candidate.
+        judgements: The given positives, query -> candidate.
         measures: The measures to estimate.
     """
     unit = unit_of(measures)
@@ -104,9 +104,11 @@ def frame(lists: Mapping[str, Ranking], judgements: Judgements, measures: Sequen
                 for rank, candidate in enumerate(candidates, start=1):
                     query_ranks[candidate] = min(rank, query_ranks.get(candidate, rank))
     if unit == "query":
-        ranks = tuple(min(own.values()) for own in ranks_by_query.values())
-        return SamplingFrame(unit, tuple((query, tuple(own)) for query, own in ranks_by_query.items()), ranks)
-    pairs = [(q, (c,), rank) for q, own in ranks_by_query.items() for c, rank in own.items()]
+        ranks = tuple(min(query_ranks.values()) for query_ranks in ranks_by_query.values())
+        return SamplingFrame(
+            unit, tuple((query, tuple(query_ranks)) for query, query_ranks in ranks_by_query.items()), ranks
+        )
+    pairs = [(q, (c,), rank) for q, query_ranks in ranks_by_query.items() for c, rank in query_ranks.items()]
     return SamplingFrame(unit, tuple((q, c) for q, c, _ in pairs), tuple(rank for _, _, rank in pairs))
 
 

@@ -96,7 +96,7 @@ def by_rank(
     Every answer to a pooled pair counts for every list with the pair among its top ranks, in both directions.
 
     Args:
-        given: The answers; controls are left out.
+        collected: The answers; controls are left out.
         proposals: The systems' lists.
         depth: Number of ranks of each list that were pooled.
         scale: The grades and their labels.
@@ -135,13 +135,19 @@ def shortcomings(
     """
     if scale.reasons != SCALE.reasons:
         return _reasons(answers, proposals, depth, [reason.name for reason in scale.reasons], set)
-    return _reasons(answers, proposals, depth, SHORTCOMINGS, lambda why: {"wrong" if r in WRONG_WAYS else r for r in why})
+    return _reasons(
+        answers, proposals, depth, SHORTCOMINGS, lambda why: {"wrong" if r in WRONG_WAYS else r for r in why}
+    )
 
 
 def wrong_ways(answers: Iterable[Answer], proposals: Iterable[Proposal], *, depth: int = 5) -> dict[str, Shares]:
     """Table B.3b: how captions are wrong (quantity, colour, ...), by the system that proposed the pair."""
     return _reasons(
-        answers, proposals, depth, tuple(WRONG_WAYS.values()), lambda why: {WRONG_WAYS[r] for r in why if r in WRONG_WAYS}
+        answers,
+        proposals,
+        depth,
+        tuple(WRONG_WAYS.values()),
+        lambda why: {WRONG_WAYS[r] for r in why if r in WRONG_WAYS},
     )
 
 
@@ -192,7 +198,7 @@ def refuted_originals(
 
     Args:
         store: Store with the caption texts.
-        given: The answers, including controls: most original pairs are asked as controls.
+        answers: The answers, including controls: most original pairs are asked as controls.
         original: The original pairs, image -> text.
         further: Other judgements, image -> text, that may reject an original pair with grade 0, such as CxC.
     """

@@ -90,7 +90,9 @@ def read_study_answers(store: Store, path: str | Path, name: str) -> int:
         for at, row in table(source, delimiter=",")
     ]
     people = annotator_ids(store, (annotator for _, annotator, _, _ in rows))
-    return add_answers(store, name, [(number, people[who], answer, took) for number, who, answer, took in rows])
+    return add_answers(
+        store, name, [(number, people[annotator], answer, took) for number, annotator, answer, took in rows]
+    )
 
 
 def _answer_of(

@@ -40,8 +40,8 @@ def make_tasks(
 
     Args:
         pool: The pairs to judge, (image, caption).
-        known: The original pairs, image -> text: the source of known positives; never used as negatives.
-        near: Pairs in some system's top 25, which are never used as known negatives.
+        judgements: The original pairs, image -> text: the source of known positives; never used as negatives.
+        avoid: Pairs in some system's top 25, which are never used as known negatives.
         pooled: Pooled pairs per task.
         positives: Known positives per task.
         negatives: Known negatives per task.
@@ -50,8 +50,8 @@ def make_tasks(
         reasons: Whether "partially yes" and "mostly no" need a reason: "required" (the paper's first stage),
             "optional", or "off" (its second stage).
 
-    >>> known = Judgements.from_pairs([(f"i{n}", f"t{n}") for n in range(30)])
-    >>> first, second = make_tasks([(f"i{n}", f"t{n + 1}") for n in range(24)], known)
+    >>> judgements = Judgements.from_pairs([(f"i{n}", f"t{n}") for n in range(30)])
+    >>> first, second = make_tasks([(f"i{n}", f"t{n + 1}") for n in range(24)], judgements)
     >>> len(first.items), len(second.items), sum(item.role != "real" for item in first.items)
     (20, 8, 2)
     """
@@ -89,10 +89,10 @@ def make_caption_tasks(
 
     Args:
         pool: The pairs to judge, (image, caption).
-        known: The original pairs, image -> text.
-        near: Pairs in some system's top 25, which are never used as known negatives.
+        judgements: The original pairs, image -> text.
+        avoid: Pairs in some system's top 25, which are never used as known negatives.
         controls: Original pairs, image -> text, to choose control images from: those of the development set in the
-            paper. `known` by default.
+            paper. `judgements` by default.
         images: Images per task, including the control image.
         captions: Captions per image.
         seed: Seed of the random tasks.

@@ -58,7 +58,9 @@ def trained_again(store: Store, names: list[str], held: Collection, whole: Colle
     if foreign is not None or not names:
         raise typer.BadParameter(f"--retrain: {foreign or 'no system'} is not a system that limner trains by name")
     train = whole.train if "train" in whole.splits else None
-    learned = further_rounds.trained_again(held, further_rounds.boolean_labels(by_majority(answers(store))), train=train)
+    learned = further_rounds.trained_again(
+        held, further_rounds.boolean_labels(by_majority(answers(store))), train=train
+    )
     trained: dict[str, Lists] = {}
     with progress(f"training {len(names)} systems on {len(learned.judgements):,} pairs") as told:
         for name in names:

@@ -92,7 +92,10 @@ def form_page(ask: Ask, template: str, *, done: int, total: int, error: str = ""
 
 def shown(scale: Scale) -> dict[str, object]:
     """The scale for the browser: what each grade and reason is called, and its key."""
-    return {"own": scale.custom, **{name: [vars(each) for each in getattr(scale, name)] for name in ("grades", "reasons")}}
+    return {
+        "own": scale.custom,
+        **{name: [vars(each) for each in getattr(scale, name)] for name in ("grades", "reasons")},
+    }
 
 
 def _asked_task(ask: Ask, me: int) -> AssignedTask | None:

@@ -199,7 +199,9 @@ class Store:
         except (sa.exc.DBAPIError, sqlite3.DatabaseError) as error:
             message = str(getattr(error, "orig", error)).strip().partition("\n")[0]
             if not self.lite and out_of_reach(error):
-                raise Unreachable(f"the database {self.location} cannot be reached ({_message(error)}): try again") from error
+                raise Unreachable(
+                    f"the database {self.location} cannot be reached ({_message(error)}): try again"
+                ) from error
             if not self.lite or not any(words in message for words in _DAMAGE):
                 raise
             raise LimnerError(f"the store {self.location} is damaged ({message}): restore a good copy") from error
@@ -247,7 +249,7 @@ def open_store(target: str | Path, *, create: bool = True, clock: Callable[[], f
     Args:
         target: A file for SQLite, or the address of a PostgreSQL database, `postgresql://user:password@host/name`.
         create: Whether to create a missing file; False refuses instead.
-        now: The clock, in seconds.
+        clock: The clock, in seconds.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, open_store(Path(folder, "work.db")) as store:
@@ -393,7 +395,8 @@ def _move_up(store: Store) -> None:
             command.upgrade(config, "head")
         except CommandError as error:
             raise LimnerError(
-                f"the store {store.location} was written by a newer version of limner ({error}); upgrade limner to open it"
+                f"the store {store.location} was written by a newer version of limner ({error}); "
+                "upgrade limner to open it"
             ) from error
 
 
@@ -410,7 +413,9 @@ def _version(store: Store) -> str | None:
         if "alembic_version" in tables and "task_item" in tables:
             return str(connection.scalar(sa.text("SELECT version_num FROM alembic_version")))
     if tables:
-        raise LimnerError(f"{store.location} contains other tables ({', '.join(sorted(tables)[:3])}): use a new database")
+        raise LimnerError(
+            f"{store.location} contains other tables ({', '.join(sorted(tables)[:3])}): use a new database"
+        )
     return None
 
 

@@ -98,8 +98,8 @@ def submit(
         guideline: Version of the guideline that the annotator read.
         comment: A remark for the study lead, at most `COMMENT_LENGTH` characters; line breaks and unprintable
             characters become spaces.
-        assignment_id: The task as it was given to the annotator, `AssignedTask.id`; the answer is refused if it belongs to
-            another one. By default it is not checked.
+        assignment_id: The task as it was given to the annotator, `AssignedTask.id`; the answer is refused if it
+            belongs to another one. By default it is not checked.
         minutes: Length of the renewed lease.
 
     Returns:
@@ -178,11 +178,17 @@ def _append(
             refuse_changed(store, connection, scale)
             _refuse_unreasoned(state.task["reasons"], values, scale)
         last = state.latest.get((own_assignment["id"], item_id))
-        values |= {"assignment_id": own_assignment["id"], "item_id": item_id, "revision": last["revision"] + 1 if last else 1}
+        values |= {
+            "assignment_id": own_assignment["id"],
+            "item_id": item_id,
+            "revision": last["revision"] + 1 if last else 1,
+        }
         if values["guideline"] is None:  # a withdrawal that names none
             values["guideline"] = last["guideline"] if last else GUIDELINE
         judgement_id = inserted(connection, judgement, _KEY_USED, **values, client_key=key, added=timestamp)
-        finished = _settle(connection, state, own_assignment, item_id, values, timestamp, timestamp + int(minutes * 60_000))
+        finished = _settle(
+            connection, state, own_assignment, item_id, values, timestamp, timestamp + int(minutes * 60_000)
+        )
         return Saved(judgement_id, values["revision"], False, finished)
 
 

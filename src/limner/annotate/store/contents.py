@@ -233,7 +233,10 @@ def _proposed(
             candidate = ranking.candidates[column]
             names = (query, candidate) if direction == "i2t" else (candidate, query)
             score = None if ranking.scores is None else float(ranking.scores[row, place])
-            item_ids = {"image_id": number(ids[0], names[0], "image"), "caption_id": number(ids[1], names[1], "caption")}
+            item_ids = {
+                "image_id": number(ids[0], names[0], "image"),
+                "caption_id": number(ids[1], names[1], "caption"),
+            }
             yield {**item_ids, "rank": place + 1, "score": score}
 
 

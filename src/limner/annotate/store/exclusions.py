@@ -104,7 +104,10 @@ def exclusions(store: Store, *, lifted: bool = False) -> list[Exclusion]:
 def _name(table: sa.Table, column: sa.Column[object]) -> sa.ScalarSelect[object]:
     aliased = table.alias()
     return (
-        sa.select(aliased.c[column.name]).where(aliased.c.id == exclusion.c.target).correlate(exclusion).scalar_subquery()
+        sa.select(aliased.c[column.name])
+        .where(aliased.c.id == exclusion.c.target)
+        .correlate(exclusion)
+        .scalar_subquery()
     )
 
 

@@ -93,7 +93,9 @@ def _only(connection: sa.Connection, free: Sequence[int], requested: Sequence[in
     return list(requested)
 
 
-def _reserve(connection: sa.Connection, annotator_id: int, tasks: Sequence[int], by: int | None, timestamp: int) -> list[int]:
+def _reserve(
+    connection: sa.Connection, annotator_id: int, tasks: Sequence[int], by: int | None, timestamp: int
+) -> list[int]:
     rows = [{"task_id": number, "annotator_id": annotator_id, "by_id": by, "added": timestamp} for number in tasks]
     if rows:
         connection.execute(sa.insert(reservation), rows)
@@ -128,7 +130,9 @@ def move_tasks(store: Store, annotator_id: int, to: int, *, by: int | None = Non
         timestamp = store.timestamp()
         released = _release(connection, annotator_id, timestamp)
         unfinished = (assignment.c.annotator_id == annotator_id, assignment.c.finished.is_(None))
-        ended = sa.update(assignment).where(*unfinished, assignment.c.task_id.in_(released), assignment.c.expires > timestamp)
+        ended = sa.update(assignment).where(
+            *unfinished, assignment.c.task_id.in_(released), assignment.c.expires > timestamp
+        )
         connection.execute(ended.values(expires=timestamp))
         free = set(_assignable(connection, to, timestamp, None))
         moved = _reserve(connection, to, [number for number in released if number in free], by, timestamp)
@@ -138,7 +142,9 @@ def move_tasks(store: Store, annotator_id: int, to: int, *, by: int | None = Non
 def _release(connection: sa.Connection, annotator_id: int, timestamp: int) -> list[int]:
     left = _left(connection, annotator_id)
     reserved = (reservation.c.annotator_id == annotator_id, reservation.c.released.is_(None))
-    connection.execute(sa.update(reservation).where(*reserved, reservation.c.task_id.in_(left)).values(released=timestamp))
+    connection.execute(
+        sa.update(reservation).where(*reserved, reservation.c.task_id.in_(left)).values(released=timestamp)
+    )
     return left
 
 

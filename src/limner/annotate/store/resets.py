@@ -45,7 +45,9 @@ def read_reset(store: Store, token: str) -> Annotator:
     number, expires, mark = ([*token[:200].split("."), "", ""])[:3]
     if number.isdecimal() and expires.isdecimal() and len(number) < 16 and len(expires) < 16:
         account = _account_of(store, int(number))
-        genuine = account is not None and hmac.compare_digest(mark.encode(), _signed(store, account, int(expires)).encode())
+        genuine = account is not None and hmac.compare_digest(
+            mark.encode(), _signed(store, account, int(expires)).encode()
+        )
         if account is not None and genuine and account.active and int(expires) > store.timestamp():
             return account
     raise NotAllowed("this link is unknown, used or expired: ask an admin for a new one")

@@ -160,7 +160,11 @@ def next_question(store: Store, annotator_id: int, *, name: str | None = None) -
     answered_by_me = sa.exists().where(of_question, study_answer.c.annotator_id == annotator_id)
     # People start at different positions, so that they rarely get the same question.
     spread = (question.c.id * 7919 + annotator_id * 104_729) % 1_000_003
-    query = sa.select(*_COLUMNS).join_from(question, study).where(answered < question.c.replication, ~answered_by_me, _of(name))
+    query = (
+        sa.select(*_COLUMNS)
+        .join_from(question, study)
+        .where(answered < question.c.replication, ~answered_by_me, _of(name))
+    )
     with store.reading() as connection:
         row = connection.execute(query.order_by(answered, spread).limit(1)).first()
         return None if row is None else replace(_question(row), hidden={})
@@ -245,8 +249,12 @@ def add_answers(store: Store, name: str, new: Iterable[tuple[int, int, Answer, i
         sizes = sa.select(question.c.id, question.c.replication).where(question.c.study_id == of.id)
         places = {number: int(replication) for number, replication in connection.execute(sizes)}
         columns = (study_answer.c.question_id, study_answer.c.annotator_id, study_answer.c.answer)
-        stored = {(number, who): stored_answer for number, who, stored_answer in connection.execute(sa.select(*columns))}
-        rows = _new_rows(checked, places, {key: said for key, said in stored.items() if key[0] in places})
+        stored = {
+            (number, person): stored_answer for number, person, stored_answer in connection.execute(sa.select(*columns))
+        }
+        rows = _new_rows(
+            checked, places, {key: stored_answer for key, stored_answer in stored.items() if key[0] in places}
+        )
         if rows:
             connection.execute(sa.insert(study_answer), [{**row, "added": store.timestamp()} for row in rows])
     return len(rows)

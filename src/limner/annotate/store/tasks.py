@@ -189,7 +189,10 @@ class TaskState:
 
     def has_work(self, assignment_id: int | None) -> bool:
         """Whether an assignment still has pairs to judge; controls alone do not count."""
-        return any(item["role"] == "real" and self._grade(assignment_id, item["id"]) is None for item in self.open_to(assignment_id))
+        return any(
+            item["role"] == "real" and self._grade(assignment_id, item["id"]) is None
+            for item in self.open_to(assignment_id)
+        )
 
     def finished_by(self, assignment_id: int) -> bool:
         """Whether an assignment has answered all its items."""
@@ -313,7 +316,11 @@ def _next(connection: sa.Connection, annotator_id: int, timestamp: int, until: i
         state = state_of(connection, number)
         assignment_id = next((a["id"] for a in state.assignments if a["annotator_id"] == annotator_id), None)
         if state.holders(timestamp, but=annotator_id) < state.task["replication"] and state.has_work(assignment_id):
-            return assignment_id if assignment_id is not None else _assigned(connection, number, annotator_id, timestamp, until)
+            return (
+                assignment_id
+                if assignment_id is not None
+                else _assigned(connection, number, annotator_id, timestamp, until)
+            )
         if state.complete:
             connection.execute(sa.update(task).where(task.c.id == number).values(done=True))
         passed.append(number)
@@ -416,10 +423,16 @@ def progress(store: Store) -> dict[str, Any]:
 def progress_of(store: Store, annotator_id: int) -> dict[str, int]:
     """The progress of one annotator, and how many tasks are still available to them."""
     of_annotator = assignment.c.annotator_id == annotator_id
-    answered = sa.select(sa.func.count()).select_from(counted_answer).where(counted_answer.c.annotator_id == annotator_id)
-    finished = sa.select(sa.func.count()).select_from(assignment).where(of_annotator, assignment.c.finished.is_not(None))
+    answered = (
+        sa.select(sa.func.count()).select_from(counted_answer).where(counted_answer.c.annotator_id == annotator_id)
+    )
+    finished = (
+        sa.select(sa.func.count()).select_from(assignment).where(of_annotator, assignment.c.finished.is_not(None))
+    )
     free = sa.select(sa.func.count()).select_from(FREE.subquery())
     with store.reading() as connection:
         queries = {"finished": finished, "answers": answered, "free": free}
         parameters = {"me": annotator_id, "now": store.timestamp()}
-        return {name: connection.scalar(query, parameters if name == "free" else {}) or 0 for name, query in queries.items()}
+        return {
+            name: connection.scalar(query, parameters if name == "free" else {}) or 0 for name, query in queries.items()
+        }

@@ -132,7 +132,7 @@ def _further(
 ) -> dict[str, int]:
     """The result of a further round; with `learned`, the systems trained on the answers, these propose the pairs."""
     from limner.annotate.aggregate import by_majority
-    from limner.annotate.further_rounds import candidates, choose, boolean_labels
+    from limner.annotate.further_rounds import boolean_labels, candidates, choose
     from limner.annotate.store.answers import answers
     from limner.annotate.store.contents import add_pairs, pairs
 
