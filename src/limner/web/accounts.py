@@ -11,7 +11,7 @@ from urllib.parse import quote
 from starlette.responses import RedirectResponse, Response
 
 from limner.core.errors import LimnerError
-from limner.web.judging import whole
+from limner.web.judging import whole_number
 from limner.web.passwords import RULE, fits, hashed, random_password
 from limner.web.site import DEVICE, NAME, SESSION, Ask, page, safe_next
 
@@ -210,7 +210,7 @@ def revoke_invitation(ask: Ask) -> Response:
     from limner.annotate.store.people import revoke_invite
 
     _refuse_without_team(ask)
-    revoke_invite(ask.site.store, whole(ask.field("invitation"), "invitation"))
+    revoke_invite(ask.site.store, whole_number(ask.field("invitation"), "invitation"))
     return RedirectResponse("/admin#accounts", 303)
 
 
@@ -268,7 +268,7 @@ def _once(ask: Ask, title: str, about: str, *, link: str = "", password: str = "
 def _other_account(ask: Ask) -> int:
     """The id of an account other than the user's own."""
     _refuse_without_team(ask)
-    number = whole(ask.field("annotator"), "annotator")
+    number = whole_number(ask.field("annotator"), "annotator")
     if number == ask.site.annotator(ask.visitor):
         raise LimnerError("this is your own account: ask another admin, or change your password under your name")
     return number

@@ -18,7 +18,7 @@ from limner.web.answer_effect import FORMS
 from limner.web.assigning import assigned_of
 from limner.web.guideline_page import as_lines
 from limner.web.jobs import Job, Pending
-from limner.web.judging import judged_collection, whole
+from limner.web.judging import judged_collection, whole_number
 from limner.web.people_overview import PeopleOverview, people_of
 from limner.web.site import ROLES, Ask, Handler, page, status_of
 
@@ -219,9 +219,9 @@ def begin(ask: Ask, description: str, work: object) -> Response:
 def make_tasks(ask: Ask) -> Response:
     """Pools the top answers of systems and splits the pool into tasks."""
     systems = [value for value in ask.form.getlist("s") if isinstance(value, str)] or ask.site.library.names
-    depth = whole(ask.field("depth") or "5", "depth", high=25)
-    max_pairs = whole(ask.field("pairs") or "180", "pairs", high=1_000_000)
-    replication = whole(ask.field("people") or "2", "people", high=20)
+    depth = whole_number(ask.field("depth") or "5", "depth", high=25)
+    max_pairs = whole_number(ask.field("pairs") or "180", "pairs", high=1_000_000)
+    replication = whole_number(ask.field("people") or "2", "people", high=20)
     name = judged_collection(ask)
     return begin(
         ask,
@@ -266,7 +266,7 @@ def own_scale(ask: Ask) -> Response:
 
 def make_study(ask: Ask) -> Response:
     """Creates a preference study of every pair of systems, or of rankings with known errors."""
-    settings = study_pages.asked_for(ask)
+    settings = study_pages.requested_study(ask)
     name = judged_collection(ask)
     return begin(ask, f"making a study on {name}", lambda job: study_pages.make(ask, job, settings))
 
@@ -280,9 +280,9 @@ def aside(ask: Ask) -> Response:
 
     me = ask.site.annotator(ask.visitor)
     if ask.field("lift"):
-        lift(ask.site.store, whole(ask.field("lift"), "exclusion"))
+        lift(ask.site.store, whole_number(ask.field("lift"), "exclusion"))
     else:
-        number = whole(ask.field("annotator"), "annotator")
+        number = whole_number(ask.field("annotator"), "annotator")
         exclude(ask.site.store, "annotator", number, reason=ask.field("reason")[:500], by=me)
     return RedirectResponse("/admin#annotators", 303)
 
@@ -291,7 +291,7 @@ def review_task(ask: Ask) -> Response:
     """Accepts or rejects a task with wrong controls."""
     from limner.annotate.quality import review
 
-    number, decision = whole(ask.field("assignment"), "assignment"), ask.field("decision")
+    number, decision = whole_number(ask.field("assignment"), "assignment"), ask.field("decision")
     review(ask.site.store, number, decision, reason=ask.field("reason")[:500], by=ask.site.annotator(ask.visitor))
     return RedirectResponse("/admin#review", 303)
 

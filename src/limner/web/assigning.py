@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import RedirectResponse, Response
 
 from limner.core.errors import LimnerError, UnknownName
-from limner.web.judging import whole
+from limner.web.judging import whole_number
 from limner.web.site import Ask
 
 BACK = "/admin#assigned"
@@ -28,15 +28,15 @@ def assign(ask: Ask) -> Response:
     from limner.annotate.store.reservations import assign_tasks, move_tasks, release_tasks
 
     store, me = ask.site.store, ask.site.annotator(ask.visitor)
-    act, who = ask.field("act", "assign"), whole(ask.field("annotator"), "annotator")
+    act, person_id = ask.field("act", "assign"), whole_number(ask.field("annotator"), "annotator")
     if act not in ACTS:
         raise UnknownName("act", act[:40], ACTS)
     if act == "assign":
-        assign_tasks(store, who, number=whole(ask.field("tasks"), "tasks", high=100_000), by=me)
+        assign_tasks(store, person_id, number=whole_number(ask.field("tasks"), "tasks", high=100_000), by=me)
     elif act == "move":
         if not ask.field("to"):
             raise LimnerError("choose who gets the tasks")
-        move_tasks(store, who, whole(ask.field("to"), "to"), by=me)
+        move_tasks(store, person_id, whole_number(ask.field("to"), "to"), by=me)
     else:
-        release_tasks(store, who)
+        release_tasks(store, person_id)
     return RedirectResponse(BACK, 303)

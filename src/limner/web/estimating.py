@@ -66,8 +66,8 @@ def _worked_out(store: Store) -> KnownStudies:
 
 def can_stop(ask: Ask) -> bool:
     """Whether every interval is narrow enough, by the latest computed studies; never waits."""
-    known, _ = studies_of(ask, patience=0.0)
-    return known is not None and known.narrow
+    latest, _ = studies_of(ask, patience=0.0)
+    return latest is not None and latest.narrow
 
 
 # --- the page ---------------------------------------------------------------------------------------------------
@@ -86,11 +86,11 @@ class StudyPart:
 
 def estimate_page(ask: Ask) -> Response:
     """The intervals so far; an open page updates itself."""
-    known, job = studies_of(ask)
-    parts = [_part(study) for study in known.studies] if known else []
+    latest, job = studies_of(ask)
+    parts = [_part(study) for study in latest.studies] if latest else []
     return page(
-        ask, "estimate.html", parts=parts, job=job, known=known, legend=legend(), seconds=SECONDS,
-        headers={"Refresh": "2"} if known is None else None,
+        ask, "estimate.html", parts=parts, job=job, known=latest, legend=legend(), seconds=SECONDS,
+        headers={"Refresh": "2"} if latest is None else None,
     )  # fmt: skip
 
 
@@ -117,6 +117,6 @@ def _cells(row: StudyRow) -> dict[str, str]:
 
 def api_study(ask: Ask) -> Response:
     """The same as JSON."""
-    known, job = studies_of(ask)
-    found = [] if known is None else [study.to_json() for study in known.studies]
-    return JSONResponse({"newest": job is None, "narrow": known is not None and known.narrow, "studies": found})
+    latest, job = studies_of(ask)
+    study_list = [] if latest is None else [study.to_json() for study in latest.studies]
+    return JSONResponse({"newest": job is None, "narrow": latest is not None and latest.narrow, "studies": study_list})

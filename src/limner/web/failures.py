@@ -122,9 +122,9 @@ class ExplainedFailures:
 
     def of_class(self, name: str) -> list[int]:
         """Indices of the failures of a class; all failures without a name."""
-        known = class_names(annotated=self.explained is not None)
-        if name and name not in known:
-            raise UnknownName("class of failure", name[:80], known)
+        names = class_names(annotated=self.explained is not None)
+        if name and name not in names:
+            raise UnknownName("class of failure", name[:80], names)
         return [number for number, classes in enumerate(self._named) if not name or name in classes]
 
     @property
@@ -143,20 +143,20 @@ class ExplainedFailures:
         """
         if order not in ORDERS:
             raise UnknownName("order", order[:20], ORDERS)
-        wanted = words.lower().split()
-        chosen = [n for n in self.of_class(kind) if all(word in self.found[n].text.lower() for word in wanted)]
+        terms = words.lower().split()
+        chosen = [n for n in self.of_class(kind) if all(word in self.found[n].text.lower() for word in terms)]
         if order == "query":
             return chosen
         return sorted(chosen, key=lambda n: (-self.distances[n].rank if order == "far" else self.distances[n].rank, n))
 
     def number(self, query: str) -> int:
         """The index of a query's failure."""
-        found = next((n for n, failure in enumerate(self.found) if failure.query == query), None)
-        if found is None:
+        index = next((n for n, failure in enumerate(self.found) if failure.query == query), None)
+        if index is None:
             raise LimnerError(
                 f"{query[:80]!r} is not a failed query: its first answer is relevant, or it has no answer"
             )
-        return found
+        return index
 
 
 def failures_of(library: Library, collection: str, system: str, direction: str) -> ExplainedFailures:
@@ -199,40 +199,43 @@ def with_classes(
     def work(job: Job) -> ExplainedFailures:
         from limner.explain.embedding_map import classified
 
-        found = classified(failed.found, loaded.evaluated, loaded.whole, progress=job)
-        return replace(failed, labels={query: frozenset({name}) for query, name in found.items()})
+        predicted = classified(failed.found, loaded.evaluated, loaded.whole, progress=job)
+        return replace(failed, labels={query: frozenset({name}) for query, name in predicted.items()})
 
-    what = f"reading the captions of the failures of {system} for their classes"
+    title = f"reading the captions of the failures of {system} for their classes"
     key = ("classes", collection, system, direction)
-    made: ExplainedFailures = library.jobs.value(key, what, work, patience=patience)
-    return made
+    with_labels: ExplainedFailures = library.jobs.value(key, title, work, patience=patience)
+    return with_labels
 
 
 def _explained(ready: OpenSystem, loaded: Loaded, direction: str, job: Job) -> ExplainedFailures:
     from limner.explain.failures import explain, failures
 
-    held = loaded.evaluated
+    evaluated = loaded.evaluated
     scores = ready.scores.T if direction == "t2i" else ready.scores
-    found = failures(scores, held, direction=direction, judgements=held.judgements.name)
-    distances = _distances(scores, held, direction, [failure.query for failure in found], job)
-    sides = (held.texts, held.images) if direction == "t2i" else (held.images, held.texts)
+    failed = failures(scores, evaluated, direction=direction, judgements=evaluated.judgements.name)
+    distances = _distances(scores, evaluated, direction, [failure.query for failure in failed], job)
+    sides = (evaluated.texts, evaluated.images) if direction == "t2i" else (evaluated.images, evaluated.texts)
     sizes = (len(sides[0]), len(sides[1]))
     from limner.language.wordnet import WordNet
 
     wordnet = WordNet.load()
-    if "objects" not in held.images.fields:
-        return ExplainedFailures(found, distances, {}, None, *sizes)
+    if "objects" not in evaluated.images.fields:
+        return ExplainedFailures(failed, distances, {}, None, *sizes)
     from limner.explain.failure_classes import ClaimReader, label_all, setting_words
 
-    done = explain(found, held, wordnet=wordnet)
+    done = explain(failed, evaluated, wordnet=wordnet)
     reader = ClaimReader(wordnet, setting_words(loaded.whole, wordnet))
-    return ExplainedFailures(found, distances, label_all(done.failures, done.concepts, reader), done, *sizes)
+    return ExplainedFailures(failed, distances, label_all(done.failures, done.concepts, reader), done, *sizes)
 
 
-def _distances(scores: Scores, held: Collection, direction: str, queries: Sequence[str], job: Job) -> list[Distance]:
+def _distances(
+    scores: Scores, evaluated: Collection, direction: str, queries: Sequence[str], job: Job
+) -> list[Distance]:
     """The rank of the relevant candidate of every failed query."""
     return [
-        Distance(place.rank, place.truth, place.returned) for place in placed(scores, held, direction, queries, job)
+        Distance(place.rank, place.truth, place.returned)
+        for place in placed(scores, evaluated, direction, queries, job)
     ]
 
 
@@ -255,11 +258,11 @@ class Place:
     returned: float
 
 
-def placed(scores: Scores, held: Collection, direction: str, queries: Sequence[str], job: Job) -> list[Place]:
+def placed(scores: Scores, evaluated: Collection, direction: str, queries: Sequence[str], job: Job) -> list[Place]:
     """Rank and score of the best relevant candidate of every query, and its first answer; ties in candidate order."""
-    pairs = held.judged(held.judgements.name, direction).relevant
+    pairs = evaluated.judged(evaluated.judgements.name, direction).relevant
     columns = {key: column for column, key in enumerate(scores.candidates)}
-    found = []
+    places = []
     for low in range(0, len(queries), _AT_ONCE):
         some = queries[low : low + _AT_ONCE]
         block = np.asarray(scores.restrict(queries=some).block(0, len(some)))
@@ -269,9 +272,9 @@ def placed(scores: Scores, held: Collection, direction: str, queries: Sequence[s
             best = max(right, key=lambda column: (row[column], -column))
             rank = 1 + int((row > row[best]).sum()) + int((row[:best] == row[best]).sum())
             first = int(row.argmax())
-            found.append(Place(query, rank, float(row[best]), scores.candidates[first], float(row[first])))
+            places.append(Place(query, rank, float(row[best]), scores.candidates[first], float(row[first])))
         job(low + len(some), len(queries))
-    return found
+    return places
 
 
 def story(failures: ExplainedFailures, number: int, loaded: Loaded, *, brief: bool = False) -> Story:
@@ -288,11 +291,11 @@ def story(failures: ExplainedFailures, number: int, loaded: Loaded, *, brief: bo
     failure = failures.found[number]
     classes = tuple(sorted(failures.labels.get(failure.query) or {NONE})) if failures.labels else ()
     panels = (FailurePanel(failure.truth), FailurePanel(failure.returned))
-    told = Story(failure.query, failure.text, failure.by_text, classes, *panels, failures.distances[number], ())
-    return told if brief else _whole(told, failures, number, loaded)
+    brief_story = Story(failure.query, failure.text, failure.by_text, classes, *panels, failures.distances[number], ())
+    return brief_story if brief else _full_story(brief_story, failures, number, loaded)
 
 
-def _whole(brief: Story, failures: ExplainedFailures, number: int, loaded: Loaded) -> Story:
+def _full_story(brief: Story, failures: ExplainedFailures, number: int, loaded: Loaded) -> Story:
     """A failure with boxes, captions and explanation: from objects, or from the captions of both images."""
     from limner.explain.failures import describe_failure, explain
 
@@ -313,29 +316,29 @@ def _whole(brief: Story, failures: ExplainedFailures, number: int, loaded: Loade
 
 def _captions(loaded: Loaded, image: str) -> list[str]:
     """The captions of an image."""
-    held = loaded.evaluated
-    pairs = held.judged(held.judgements.name, "i2t").relevant
+    evaluated = loaded.evaluated
+    pairs = evaluated.judged(evaluated.judgements.name, "i2t").relevant
     place = pairs.queries.index(image)
     columns = pairs.columns[pairs.indptr[place] : pairs.indptr[place + 1]]
-    return [str(held.texts.values[held.texts.ids.index(pairs.candidates[int(c)])]) for c in columns]
+    return [str(evaluated.texts.values[evaluated.texts.ids.index(pairs.candidates[int(c)])]) for c in columns]
 
 
 def _boxes(done: Explanations, image: str, agreement: ConceptAgreement) -> list[tuple[str, tuple[float, ...], bool]]:
     common = frozenset(agreement.common)
     return [
-        (thing.concept.partition(".")[0].replace("_", " "), thing.box, thing.concept in common)
-        for thing in done.concepts[image].things
-        if thing.box is not None and thing.area
+        (detected.concept.partition(".")[0].replace("_", " "), detected.box, detected.concept in common)
+        for detected in done.concepts[image].things
+        if detected.box is not None and detected.area
     ]
 
 
 def _panel(image: str, loaded: Loaded, boxes: Sequence[tuple[str, tuple[float, ...], bool]]) -> FailurePanel:
     width, height = size_of(loaded.evaluated, image)
-    drawn = [_within(name, box, common, width, height) for name, box, common in boxes]
+    drawn = [_clipped_box(name, box, common, width, height) for name, box, common in boxes]
     return FailurePanel(image, width, height, drawn)
 
 
-def _within(name: str, box: tuple[float, ...], common: bool, width: float, height: float) -> Box:
+def _clipped_box(name: str, box: tuple[float, ...], common: bool, width: float, height: float) -> Box:
     left, right = (round(min(max(0.0, side), width), 1) for side in (box[0], box[2]))
     top, bottom = (round(min(max(0.0, side), height), 1) for side in (box[1], box[3]))
     return Box(name, left, top, right - left, bottom - top, common)

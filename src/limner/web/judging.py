@@ -37,26 +37,27 @@ def judge_page(ask: Ask) -> Response:
     from limner.annotate.store.tasks import progress_of
 
     store, me = ask.site.store, ask.site.annotator(ask.visitor)
-    held = _asked_task(ask, me)
-    mine = progress_of(store, me)
-    if held is None or not held.items:
-        return _no_pair(ask, mine)
-    if held.kind == "captions":
+    assigned_task = _asked_task(ask, me)
+    own_progress = progress_of(store, me)
+    if assigned_task is None or not assigned_task.items:
+        return _no_pair(ask, own_progress)
+    if assigned_task.kind == "captions":
         return RedirectResponse(f"/captions?{ask.request.url.query}".rstrip("?"), 303)
-    at, scale = min(ask.number("at", _first(held)), len(held.items) - 1), scale_of(store)
+    at, scale = min(ask.number("at", _first(assigned_task)), len(assigned_task.items) - 1), scale_of(store)
     return page(
-        ask, "judge.html", held=held, at=at, item=held.items[at], mine=mine, scale=scale,
-        choices=json.dumps(shown(scale)), guideline=newest(store), collection=judged_collection(ask),
-        key=secrets.token_urlsafe(16), task=json.dumps(task_of(ask, held)),
-        source=image_url_of(judged_collection(ask), held.items[at]), exact="at" in ask.request.query_params,
-        done=sum(item.grade is not None for item in held.items), enough=can_stop(ask), assigned=tasks_left(store, me),
+        ask, "judge.html", held=assigned_task, at=at, item=assigned_task.items[at], mine=own_progress, scale=scale,
+        choices=json.dumps(scale_choices(scale)), guideline=newest(store), collection=judged_collection(ask),
+        key=secrets.token_urlsafe(16), task=json.dumps(task_of(ask, assigned_task)),
+        source=image_url_of(judged_collection(ask), assigned_task.items[at]), exact="at" in ask.request.query_params,
+        done=sum(item.grade is not None for item in assigned_task.items), enough=can_stop(ask),
+        assigned=tasks_left(store, me),
     )  # fmt: skip
 
 
-def _no_pair(ask: Ask, mine: Mapping[str, int]) -> Response:
+def _no_pair(ask: Ask, own_progress: Mapping[str, int]) -> Response:
     from limner.annotate.store.tasks import progress
 
-    finished = f"{count(mine['finished'], 'task')} and given {count(mine['answers'], 'answer')}"
+    finished = f"{count(own_progress['finished'], 'task')} and given {count(own_progress['answers'], 'answer')}"
     if progress(ask.site.store)["tasks"]:
         links = [("/admin", "See progress, or make tasks")]
         return empty_page(
@@ -90,7 +91,7 @@ def form_page(ask: Ask, template: str, *, done: int, total: int, error: str = ""
     return page(ask, template, status=400 if error else 200, headers=None, **form, **known)
 
 
-def shown(scale: Scale) -> dict[str, object]:
+def scale_choices(scale: Scale) -> dict[str, object]:
     """The scale for the browser: what each grade and reason is called, and its key."""
     return {
         "own": scale.custom,
@@ -106,25 +107,29 @@ def _asked_task(ask: Ask, me: int) -> AssignedTask | None:
     return assignment_of(ask.site.store, me, number) if number else lease(ask.site.store, me)
 
 
-def _first(held: AssignedTask) -> int:
+def _first(assigned_task: AssignedTask) -> int:
     """The first pair without an answer."""
-    return next((place for place, item in enumerate(held.items) if item.grade is None), len(held.items) - 1)
+    return next(
+        (place for place, item in enumerate(assigned_task.items) if item.grade is None), len(assigned_task.items) - 1
+    )
 
 
-def _beside(ask: Ask, held: AssignedTask) -> tuple[int | None, int | None]:
+def _neighbours(ask: Ask, assigned_task: AssignedTask) -> tuple[int | None, int | None]:
     """The annotator's previous and next task."""
     from limner.annotate.store.tasks import assignments_of
 
-    mine = assignments_of(ask.site.store, held.annotator)
-    place = mine.index(held.id) if held.id in mine else len(mine)
-    return (mine[place - 1] if place else None), (mine[place + 1] if place + 1 < len(mine) else None)
+    assignments = assignments_of(ask.site.store, assigned_task.annotator)
+    place = assignments.index(assigned_task.id) if assigned_task.id in assignments else len(assignments)
+    return (assignments[place - 1] if place else None), (
+        assignments[place + 1] if place + 1 < len(assignments) else None
+    )
 
 
 def judged_collection(ask: Ask) -> str:
     """The name of the collection whose pairs are judged: that of the store if it is served, else the first one."""
     site = ask.site
-    kept = site.store.setting("collection") or {}
-    specs = tuple(filter(None, (kept.get("spec"), kept.get("name"))))
+    setting = site.store.setting("collection") or {}
+    specs = tuple(filter(None, (setting.get("spec"), setting.get("name"))))
     served = site.library.collections
     return next(
         (name for name in served if name in specs or served[name] in specs), site.library.known_collection(None)
@@ -136,18 +141,20 @@ def image_url_of(collection: str, item: Item) -> str:
     return f"/image?{query(c=collection, id=item.image, size='view')}"
 
 
-def task_of(ask: Ask, held: AssignedTask) -> dict[str, object]:
+def task_of(ask: Ask, assigned_task: AssignedTask) -> dict[str, object]:
     """A task for the browser: texts, images, and the annotator's answers so far."""
     collection = judged_collection(ask)
-    earlier, later = _beside(ask, held)
+    earlier, later = _neighbours(ask, assigned_task)
     return {
-        "assignment": held.id,
+        "assignment": assigned_task.id,
         "earlier": earlier,
         "later": later,
-        "kind": held.kind,
-        "expires": held.expires,
-        "reasons": held.reasons,
-        "order": [item.id for item in sorted(held.items, key=lambda item: item.answered or 0) if item.answered],
+        "kind": assigned_task.kind,
+        "expires": assigned_task.expires,
+        "reasons": assigned_task.reasons,
+        "order": [
+            item.id for item in sorted(assigned_task.items, key=lambda item: item.answered or 0) if item.answered
+        ],
         "items": [
             {
                 "id": item.id,
@@ -157,7 +164,7 @@ def task_of(ask: Ask, held: AssignedTask) -> dict[str, object]:
                 "reasons": list(item.reasons),
                 "comment": item.comment,
             }
-            for item in held.items
+            for item in assigned_task.items
         ],
     }
 
@@ -169,45 +176,45 @@ def judge_form(ask: Ask) -> Response:
     """An answer sent as a form; sending the same form again changes nothing."""
     from limner.annotate.store.scales import scale_of
 
-    action, item = ask.field("act", "save"), whole(ask.field("item"), "item")
-    at = whole(ask.field("at") or "0", "at", low=0)
-    there = whole(ask.field("assignment") or "0", "assignment", low=0)
+    action, item = ask.field("act", "save"), whole_number(ask.field("item"), "item")
+    at = whole_number(ask.field("at") or "0", "at", low=0)
+    assignment_id = whole_number(ask.field("assignment") or "0", "assignment", low=0)
     if action in ("back", "next", "skip"):
-        return RedirectResponse(_moved(ask, there, at - 1 if action == "back" else at + 1), 303)
+        return RedirectResponse(_moved(ask, assignment_id, at - 1 if action == "back" else at + 1), 303)
     if action == "undo":
-        _withdraw(ask, item, ask.field("key"), there or None)
-        return RedirectResponse(f"/judge?{query(assignment=there or None, at=at)}", 303)
+        _withdraw(ask, item, ask.field("key"), assignment_id or None)
+        return RedirectResponse(f"/judge?{query(assignment=assignment_id or None, at=at)}", 303)
     reasons = [value for value in ask.form.getlist("reason") if isinstance(value, str)]
-    grade = whole(ask.field("grade"), "grade", high=4)
+    grade = whole_number(ask.field("grade"), "grade", high=4)
     why = reasons if scale_of(ask.site.store).asks(grade) else []
-    given = {"grade": grade, "reasons": why, "comment": ask.field("comment")}
-    _save(ask, item, ask.field("key"), given, ask.field("guideline"), there or None)
+    values = {"grade": grade, "reasons": why, "comment": ask.field("comment")}
+    _save(ask, item, ask.field("key"), values, ask.field("guideline"), assignment_id or None)
     return RedirectResponse("/judge", 303)
 
 
-def _moved(ask: Ask, there: int, at: int) -> str:
+def _moved(ask: Ask, assignment_id: int, at: int) -> str:
     """The URL of a pair of a task; before its first or after its last pair, that of the neighbouring task."""
     from limner.annotate.store.tasks import assignment_of
 
-    if not there:
+    if not assignment_id:
         return f"/judge?at={max(0, at)}"
-    held = assignment_of(ask.site.store, ask.site.annotator(ask.visitor), there)
-    earlier, later = _beside(ask, held)
+    assigned_task = assignment_of(ask.site.store, ask.site.annotator(ask.visitor), assignment_id)
+    earlier, later = _neighbours(ask, assigned_task)
     if at < 0 and earlier is not None:
         return f"/judge?{query(assignment=earlier, at=LAST)}"
-    if at >= len(held.items):
+    if at >= len(assigned_task.items):
         return f"/judge?{query(assignment=later, at=0 if later else None)}".rstrip("?")
-    return f"/judge?{query(assignment=there, at=max(0, at))}"
+    return f"/judge?{query(assignment=assignment_id, at=max(0, at))}"
 
 
-def whole(value: Any, what: str, *, low: int = 1, high: int = NUMBER) -> int:
+def whole_number(value: Any, field: str, *, low: int = 1, high: int = NUMBER) -> int:
     """An integer that the store can hold; 3.0 counts as one in JSON."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 12:
         value = int(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise LimnerError(f"{what} = {str(value)[:20]!r}: expected a whole number from {low} to {high:,}")
+        raise LimnerError(f"{field} = {str(value)[:20]!r}: expected a whole number from {low} to {high:,}")
     return value
 
 
@@ -216,7 +223,7 @@ class Conflict(LimnerError):
 
 
 @contextmanager
-def fitting() -> Iterator[None]:
+def as_conflicts() -> Iterator[None]:
     """Turns conflicts with the stored state into `Conflict`, unlike malformed answers."""
     try:
         yield
@@ -226,7 +233,7 @@ def fitting() -> Iterator[None]:
         raise
 
 
-def _save(ask: Ask, item: int, key: object, given: dict[str, Any], guideline: object, assignment: int | None) -> Saved:
+def _save(ask: Ask, item: int, key: object, values: dict[str, Any], guideline: object, assignment: int | None) -> Saved:
     """Stores an answer (grade, reasons, milliseconds, comment) under the version of the guideline that was read."""
     from limner.annotate.guideline import known_version
     from limner.annotate.scale import check_comment
@@ -234,11 +241,11 @@ def _save(ask: Ask, item: int, key: object, given: dict[str, Any], guideline: ob
     from limner.annotate.store.scales import scale_of
 
     me, scale = ask.site.annotator(ask.visitor), scale_of(ask.site.store)
-    scale.check_reasons(given["reasons"], scale.check_grade(given["grade"]))
-    check_comment(given["comment"])
+    scale.check_reasons(values["reasons"], scale.check_grade(values["grade"]))
+    check_comment(values["comment"])
     checked, version = answer_key(key), known_version(ask.site.store, guideline)
-    with fitting():
-        return submit(ask.site.store, me, item, key=checked, guideline=version, assignment_id=assignment, **given)
+    with as_conflicts():
+        return submit(ask.site.store, me, item, key=checked, guideline=version, assignment_id=assignment, **values)
 
 
 def _withdraw(ask: Ask, item: int, key: object, assignment: int | None) -> Saved:
@@ -247,7 +254,7 @@ def _withdraw(ask: Ask, item: int, key: object, assignment: int | None) -> Saved
 
     me, checked = ask.site.annotator(ask.visitor), answer_key(key)
     version = newest(ask.site.store).version
-    with fitting():
+    with as_conflicts():
         return undo(ask.site.store, me, item, key=checked, guideline=version, assignment_id=assignment)
 
 
@@ -261,19 +268,19 @@ def answer_key(value: object) -> str:
 # --- the same as JSON -------------------------------------------------------------------------------------------
 
 
-def body(ask: Ask, known: tuple[str, ...], needed: tuple[str, ...]) -> Mapping[str, object]:
+def body(ask: Ask, allowed: tuple[str, ...], needed: tuple[str, ...]) -> Mapping[str, object]:
     """The JSON object of a request, checked for allowed and required fields."""
-    given = ask.json
-    if not isinstance(given, dict):
+    fields = ask.json
+    if not isinstance(fields, dict):
         raise LimnerError("expected a JSON object")
-    lacking = [name for name in needed if name not in given]
-    unknown = [name for name in given if name not in known]
-    if lacking or unknown:
+    missing = [name for name in needed if name not in fields]
+    unknown = [name for name in fields if name not in allowed]
+    if missing or unknown:
         raise LimnerError(
-            f"expected {', '.join(needed)}{' and perhaps ' if len(known) > len(needed) else ''}"
-            f"{', '.join(name for name in known if name not in needed)}"
+            f"expected {', '.join(needed)}{' and perhaps ' if len(allowed) > len(needed) else ''}"
+            f"{', '.join(name for name in allowed if name not in needed)}"
         )
-    return given
+    return fields
 
 
 def api_task(ask: Ask) -> Response:
@@ -281,43 +288,43 @@ def api_task(ask: Ask) -> Response:
     from limner.annotate.store.tasks import lease
 
     body(ask, (), ())
-    held = lease(ask.site.store, ask.site.annotator(ask.visitor))
-    return JSONResponse({"task": None if held is None else task_of(ask, held)})
+    assigned_task = lease(ask.site.store, ask.site.annotator(ask.visitor))
+    return JSONResponse({"task": None if assigned_task is None else task_of(ask, assigned_task)})
 
 
 def api_answer(ask: Ask) -> Response:
     """Stores an answer. The response is sent when the answer is on disk."""
-    known = ("item", "key", "grade", "reasons", "comment", "milliseconds", "guideline", "assignment")
-    given = body(ask, known, ("item", "key", "grade"))
-    reasons = given.get("reasons", [])
+    allowed = ("item", "key", "grade", "reasons", "comment", "milliseconds", "guideline", "assignment")
+    fields = body(ask, allowed, ("item", "key", "grade"))
+    reasons = fields.get("reasons", [])
     if not isinstance(reasons, list) or not all(isinstance(reason, str) for reason in reasons):
         raise LimnerError("reasons: expected a list of names")
-    took = given.get("milliseconds")
-    milliseconds = None if took is None else whole(took, "milliseconds", low=0, high=86_400_000)
-    item, grade = json_whole(given["item"], "item"), json_whole(given["grade"], "grade", high=4)
-    said = {"grade": grade, "reasons": reasons, "milliseconds": milliseconds, "comment": given.get("comment", "")}
-    return _told(_save(ask, item, given["key"], said, given.get("guideline"), _assignment_in(given)))
+    took = fields.get("milliseconds")
+    milliseconds = None if took is None else whole_number(took, "milliseconds", low=0, high=86_400_000)
+    item, grade = json_whole(fields["item"], "item"), json_whole(fields["grade"], "grade", high=4)
+    values = {"grade": grade, "reasons": reasons, "milliseconds": milliseconds, "comment": fields.get("comment", "")}
+    return _saved_response(_save(ask, item, fields["key"], values, fields.get("guideline"), _assignment_in(fields)))
 
 
-def _assignment_in(given: Mapping[str, object]) -> int | None:
+def _assignment_in(fields: Mapping[str, object]) -> int | None:
     """The assignment that an answer names; a program may leave it out."""
-    return json_whole(given["assignment"], "assignment") if "assignment" in given else None
+    return json_whole(fields["assignment"], "assignment") if "assignment" in fields else None
 
 
-def json_whole(value: object, what: str, *, high: int = NUMBER) -> int:
+def json_whole(value: object, field: str, *, high: int = NUMBER) -> int:
     """An integer from JSON; a string that looks like a number is refused."""
     if isinstance(value, str):
-        raise LimnerError(f"{what} = {value[:20]!r}: expected a whole number")
-    return whole(value, what, high=high)
+        raise LimnerError(f"{field} = {value[:20]!r}: expected a whole number")
+    return whole_number(value, field, high=high)
 
 
 def api_undo(ask: Ask) -> Response:
     """Withdraws an answer, as a new revision."""
-    given = body(ask, ("item", "key", "assignment"), ("item", "key"))
-    return _told(_withdraw(ask, json_whole(given["item"], "item"), given["key"], _assignment_in(given)))
+    fields = body(ask, ("item", "key", "assignment"), ("item", "key"))
+    return _saved_response(_withdraw(ask, json_whole(fields["item"], "item"), fields["key"], _assignment_in(fields)))
 
 
-def _told(saved: Saved) -> Response:
+def _saved_response(saved: Saved) -> Response:
     return JSONResponse(
         {"saved": saved.id, "revision": saved.revision, "repeated": saved.repeated, "finished": saved.finished}
     )
@@ -327,8 +334,8 @@ def api_return(ask: Ask) -> Response:
     """Returns a task early."""
     from limner.annotate.store.tasks import give_back
 
-    given = body(ask, ("assignment",), ("assignment",))
-    give_back(ask.site.store, ask.site.annotator(ask.visitor), json_whole(given["assignment"], "assignment"))
+    fields = body(ask, ("assignment",), ("assignment",))
+    give_back(ask.site.store, ask.site.annotator(ask.visitor), json_whole(fields["assignment"], "assignment"))
     return JSONResponse({"returned": True})
 
 
@@ -336,5 +343,5 @@ def api_mine(ask: Ask) -> Response:
     """The visitor's own progress, and the account to send back with what is for this visitor alone."""
     from limner.annotate.store.tasks import progress_of
 
-    mine = progress_of(ask.site.store, ask.site.annotator(ask.visitor))
-    return JSONResponse({**mine, "account": ask.site.account(ask.visitor)})
+    own_progress = progress_of(ask.site.store, ask.site.annotator(ask.visitor))
+    return JSONResponse({**own_progress, "account": ask.site.account(ask.visitor)})

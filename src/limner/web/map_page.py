@@ -11,7 +11,7 @@ from limner.core.errors import LimnerError, UnknownName, count
 from limner.web.admin import begin
 from limner.web.failures import DIRECTIONS, with_classes
 from limner.web.jobs import NOTICED, Job
-from limner.web.judging import judged_collection, whole
+from limner.web.judging import judged_collection, whole_number
 from limner.web.library import Library
 from limner.web.search_request import HELD_OUT
 from limner.web.site import Ask, page, query
@@ -89,8 +89,8 @@ def label_region(ask: Ask) -> Response:
         raise LimnerError("nothing is selected: drag over a region of the map first")
     if len(chosen) > MOST_SENT:
         raise LimnerError(f"{len(chosen):,} images and texts: at most {MOST_SENT} are sent to labelling at once")
-    depth = whole(ask.field("depth") or "3", "depth", high=25)
-    people = whole(ask.field("people") or "2", "people", high=20)
+    depth = whole_number(ask.field("depth") or "3", "depth", high=25)
+    people = whole_number(ask.field("people") or "2", "people", high=20)
     description = f"making tasks of {len(chosen):,} images and texts of {name}"
     return begin(ask, description, lambda job: _tasks(ask, job, name, system, chosen, depth, people))
 

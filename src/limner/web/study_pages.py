@@ -13,14 +13,14 @@ from limner.core.errors import LimnerError, count
 from limner.web.jobs import Job
 from limner.web.judging import (
     answer_key,
+    as_conflicts,
     body,
     empty_page,
-    fitting,
     form_page,
     image_url_of,
     json_whole,
     judged_collection,
-    whole,
+    whole_number,
 )
 from limner.web.people_overview import SAMPLES
 from limner.web.site import Ask, page, query
@@ -61,9 +61,9 @@ def study_page(ask: Ask, error: str = "") -> Response:
     """The next question of a study, or of any; with an error, the answer that was refused."""
     from limner.annotate.store.studies import next_question, studies, study_progress
 
-    store, known = ask.site.store, studies(ask.site.store)
-    wanted = ask.field("study") or ask.get("study")
-    name = wanted if wanted in known else None
+    store, stored_studies = ask.site.store, studies(ask.site.store)
+    requested = ask.field("study") or ask.get("study")
+    name = requested if requested in stored_studies else None
     question, done = next_question(store, ask.site.annotator(ask.visitor), name=name), study_progress(store, name)
     if not done["asked"]:
         lead = "A study asks a question about images and texts, and people answer it."
@@ -71,32 +71,33 @@ def study_page(ask: Ask, error: str = "") -> Response:
     if question is None:
         lead = f"{done['answers']:,} of {count(done['asked'], 'answer')} given."
         return empty_page(ask, "Studies", "Nothing left to answer", lead, [("/studies", "See what people answered")])
-    form = known[question.study].form
-    again = ask.field("question") == str(question.id)
-    fields = [_field(ask, form, part, question, again=again) for part in form.parts]
+    form = stored_studies[question.study].form
+    resent = ask.field("question") == str(question.id)
+    fields = [_field(ask, form, part, question, resent=resent) for part in form.parts]
     place = f"{done['answers']:,} of {count(done['asked'], 'answer')} given. {form.hint}"
     return form_page(
         ask, "form.html", name="Studies", form=form, rows=_rows(ask, form, question), fields=fields, place=place,
         hidden={"question": question.id, "study": name or ""}, error=error, back="",
-        others=[other for other in known if other != question.study], done=done["answers"], total=done["asked"],
+        others=[study for study in stored_studies if study != question.study],
+        done=done["answers"], total=done["asked"],
     )  # fmt: skip
 
 
 def _rows(ask: Ask, form: StudyForm, question: Question) -> list[list[ShownThing]]:
     """What is shown, in rows of things of one kind."""
-    things = [_thing(ask, each.kind, each.name, each.caption, question.shown) for each in form.shown]
-    return [list(row) for _, row in itertools.groupby(things, key=lambda thing: thing.kind)]
+    panels = [_panel(ask, each.kind, each.name, each.caption, question.shown) for each in form.shown]
+    return [list(row) for _, row in itertools.groupby(panels, key=lambda thing: thing.kind)]
 
 
-def _thing(ask: Ask, kind: str, name: str, caption: str, shown: Mapping[str, Any]) -> ShownThing:
+def _panel(ask: Ask, kind: str, name: str, caption: str, content: Mapping[str, Any]) -> ShownThing:
     """A thing as "text", "image", "asked" (the image of a query), "texts" or "images"."""
     from limner.annotate.store.contents import caption_text
 
-    finds_images = shown.get("direction") != "i2t"
+    finds_images = content.get("direction") != "i2t"
     kind = {"query": "caption" if finds_images else "asked", "ranking": "images" if finds_images else "captions"}.get(
         kind, kind
     )
-    keys = shown[name] if isinstance(shown[name], list) else [shown[name]]
+    keys = content[name] if isinstance(content[name], list) else [content[name]]
     if kind in ("caption", "captions"):
         return ShownThing(
             kind.replace("caption", "text"), name, caption, [caption_text(ask.site.store, k) for k in keys]
@@ -107,11 +108,11 @@ def _thing(ask: Ask, kind: str, name: str, caption: str, shown: Mapping[str, Any
     return ShownThing(kind, name, caption, addresses)
 
 
-def _field(ask: Ask, form: StudyForm, part: AnswerPart, question: Question, *, again: bool) -> PartField:
+def _field(ask: Ask, form: StudyForm, part: AnswerPart, question: Question, *, resent: bool) -> PartField:
     """A part with its options; what was sent about this question stays marked."""
     from limner.annotate.store.contents import caption_text
 
-    marked = [value for value in ask.form.getlist(part.name) if isinstance(value, str)] if again else []
+    marked = [value for value in ask.form.getlist(part.name) if isinstance(value, str)] if resent else []
     if part.kind == "number":
         keyed = part.high <= 10
         return PartField(part, [(str(n), str(n), str(n % 10) if keyed else "") for n in part.numbers], marked)
@@ -130,7 +131,10 @@ def study_form(ask: Ask) -> Response:
     """An answer sent as a form; sending the same form again changes nothing."""
     from limner.annotate.store.studies import check_answer
 
-    number, form = whole(ask.field("question"), "question"), _form_of(ask, whole(ask.field("question"), "question"))
+    number, form = (
+        whole_number(ask.field("question"), "question"),
+        _form_of(ask, whole_number(ask.field("question"), "question")),
+    )
     answer = {part.name: _sent(ask, part) for part in form.parts}
     try:
         check_answer(ask.site.store, number, answer)
@@ -159,7 +163,7 @@ def _give(ask: Ask, number: int, key: object, answer: Mapping[str, object], mill
 
     me, checked = ask.site.annotator(ask.visitor), answer_key(key)
     fitted = check_answer(ask.site.store, number, answer)
-    with fitting():
+    with as_conflicts():
         return give_answer(ask.site.store, me, number, key=checked, answer=fitted, milliseconds=milliseconds)
 
 
@@ -172,13 +176,19 @@ def api_question(ask: Ask) -> Response:
     if question is None:
         return JSONResponse({"question": None})
     form = studies(store)[question.study].form
-    shown = {thing.name: thing.entries for row in _rows(ask, form, question) for thing in row}
+    panels = {panel.name: panel.entries for row in _rows(ask, form, question) for panel in row}
     parts = [
         {"name": p.name, "kind": p.kind, "options": form.options(p, question.shown), "low": p.low, "high": p.high}
         for p in form.parts
     ]
-    known = {"id": question.id, "study": question.study, "question": form.question, "shown": shown, "parts": parts}
-    return JSONResponse({"question": known})
+    question_json = {
+        "id": question.id,
+        "study": question.study,
+        "question": form.question,
+        "shown": panels,
+        "parts": parts,
+    }
+    return JSONResponse({"question": question_json})
 
 
 def api_study_answer(ask: Ask) -> Response:
@@ -187,7 +197,7 @@ def api_study_answer(ask: Ask) -> Response:
     answer, took = fields["answer"], fields.get("milliseconds")
     if not isinstance(answer, dict):
         raise LimnerError("answer: expected an object with the parts of the answer")
-    milliseconds = None if took is None else whole(took, "milliseconds", low=0, high=86_400_000)
+    milliseconds = None if took is None else whole_number(took, "milliseconds", low=0, high=86_400_000)
     new = _give(ask, json_whole(fields["question"], "question"), fields["key"], answer, milliseconds)
     return JSONResponse({"saved": True, "repeated": not new})
 
@@ -208,11 +218,11 @@ def captions_page(ask: Ask) -> Response:
     images = blocks(task.items)
     first = next((n for n, block in enumerate(images) if any(item.grade is None for item in block)), len(images) - 1)
     at = min(ask.number("at", first), len(images) - 1)
-    thing = ShownThing("image", "image", form.shown[0].caption, [image_url_of(judged_collection(ask), images[at][0])])
+    panel = ShownThing("image", "image", form.shown[0].caption, [image_url_of(judged_collection(ask), images[at][0])])
     options = [(str(item.id), item.text, _key(place)) for place, item in enumerate(images[at], start=1)]
     ticked = [str(item.id) for item in images[at] if item.grade is not None and relevant(item.grade)]
     return form_page(
-        ask, "form.html", name="Judge", form=form, rows=[[thing]], fields=[PartField(form.parts[0], options, ticked)],
+        ask, "form.html", name="Judge", form=form, rows=[[panel]], fields=[PartField(form.parts[0], options, ticked)],
         place=f"Image {at + 1} of {len(images)}", hidden={"assignment": task.id, "image": images[at][0].image},
         back=f"/captions?at={at - 1}" if at else "", others=(), total=len(images),
         done=sum(all(item.grade is not None for item in block) for block in images),
@@ -225,13 +235,13 @@ def captions_form(ask: Ask) -> Response:
     from limner.annotate.store.tasks import assignment_of
 
     me, key = ask.site.annotator(ask.visitor), answer_key(ask.field("key"))
-    task = assignment_of(ask.site.store, me, whole(ask.field("assignment"), "assignment"))
+    task = assignment_of(ask.site.store, me, whole_number(ask.field("assignment"), "assignment"))
     image = ask.field("image")
     block = next((each for each in blocks(task.items) if each[0].image == image), None)
     if task.kind != "captions" or block is None:
         raise LimnerError("this task has no such image with captions to tick: request a task again")
-    ticked = [whole(value, "caption") for value in ask.form.getlist("fits")]
-    with fitting():
+    ticked = [whole_number(value, "caption") for value in ask.form.getlist("fits")]
+    with as_conflicts():
         submit_block(ask.site.store, me, block, ticked, key=key)
     return RedirectResponse("/judge", 303)
 
@@ -249,15 +259,15 @@ def studies_page(ask: Ask) -> Response:
     return page(ask, "studies.html", results=results, admin=ask.visitor.may("admin"))
 
 
-def asked_for(ask: Ask) -> dict[str, object]:
+def requested_study(ask: Ask) -> dict[str, object]:
     """The requested kind of study, validated."""
     kind = ask.field("kind") or "systems"
     if kind not in KINDS:
         raise LimnerError(f"kind = {kind[:20]!r}: expected {' or '.join(KINDS)}")
     return {
         "kind": kind,
-        "queries": whole(ask.field("queries") or "20", "queries", high=10_000),
-        "people": whole(ask.field("people") or "1", "people", high=100),
+        "queries": whole_number(ask.field("queries") or "20", "queries", high=10_000),
+        "people": whole_number(ask.field("people") or "1", "people", high=100),
         "judgements": ask.field("judgements")[:100],
         "name": ask.field("name").strip()[:80] or _free_name(ask, kind),
     }
@@ -268,37 +278,39 @@ def _free_name(ask: Ask, kind: str) -> str:
     from limner.annotate.preference import STUDY
     from limner.annotate.store.studies import studies
 
-    usual, taken = STUDY if kind == "systems" else kind, set(studies(ask.site.store))
+    usual, used_names = STUDY if kind == "systems" else kind, set(studies(ask.site.store))
     return next(
-        name for name in itertools.chain([usual], (f"{usual} {n}" for n in itertools.count(2))) if name not in taken
+        name
+        for name in itertools.chain([usual], (f"{usual} {n}" for n in itertools.count(2)))
+        if name not in used_names
     )
 
 
-def make(ask: Ask, job: Job, how: Mapping[str, Any]) -> str:
+def make(ask: Ask, job: Job, settings: Mapping[str, Any]) -> str:
     """Creates the study; returns the result as text."""
     from limner.annotate.preference import add_study
 
     library, name = ask.site.library, judged_collection(ask)
     loaded = library.loaded(name, patience=None)
-    made = (_of_systems if how["kind"] == "systems" else _of_rankings)(ask, name, loaded, how)
+    study = (_of_systems if settings["kind"] == "systems" else _of_rankings)(ask, name, loaded, settings)
     library.record(name, ask.site.store, job)
-    added = add_study(ask.site.store, made, name=how["name"], people=how["people"])
+    added = add_study(ask.site.store, study, name=settings["name"], people=settings["people"])
     return f"{count(added, 'comparison')} made"
 
 
-def _of_systems(ask: Ask, name: str, loaded: Loaded, how: Mapping[str, Any]) -> PreferenceStudy:
+def _of_systems(ask: Ask, name: str, loaded: Loaded, settings: Mapping[str, Any]) -> PreferenceStudy:
     from limner.annotate.preference import study_of_systems
 
     library = ask.site.library
     ready = {each: library.system(name, each, patience=None).scores for each in library.names}
     lists = {each: scores.T.top(5) for each, scores in ready.items()}
-    truth = loaded.evaluated.judged(how["judgements"] or loaded.evaluated.judgements.name, "t2i")
-    return study_of_systems(lists, judgements=truth, queries=how["queries"])
+    truth = loaded.evaluated.judged(settings["judgements"] or loaded.evaluated.judgements.name, "t2i")
+    return study_of_systems(lists, judgements=truth, queries=settings["queries"])
 
 
-def _of_rankings(ask: Ask, name: str, loaded: Loaded, how: Mapping[str, Any]) -> PreferenceStudy:
+def _of_rankings(ask: Ask, name: str, loaded: Loaded, settings: Mapping[str, Any]) -> PreferenceStudy:
     from limner.annotate.preference import study_of_rankings
 
     richest = max(loaded.evaluated.all_judgements.items(), key=lambda each: len(each[1]))[0]
-    truth = loaded.evaluated.judged(how["judgements"] or richest, "t2i")
-    return study_of_rankings(truth, queries=how["queries"])
+    truth = loaded.evaluated.judged(settings["judgements"] or richest, "t2i")
+    return study_of_rankings(truth, queries=settings["queries"])

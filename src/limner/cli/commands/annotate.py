@@ -10,7 +10,7 @@ import typer
 
 from limner.cli.commands import answers as later
 from limner.cli.commands import designs, people, study
-from limner.cli.commands.answers import NewStore, Where, opened, shown
+from limner.cli.commands.answers import NewStore, Where, opened, store_name
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.commands.serve import Certificate, Key, Proxy, Url
 from limner.cli.console import answer, progress
@@ -76,8 +76,10 @@ def pool(
       $ limner annotate pool work.db scenes --model histograms --model colours --new-pairs 100 --strategy narrow
       $ limner annotate pool work.db scenes --model histograms --model colours --new-pairs 100 --retrain
     """
-    whole = load(collection, option)
-    systems, held = several(system or [], scores or [], run or [], whole, split, features=features, trust=trust)
+    full_collection = load(collection, option)
+    systems, split_part = several(
+        system or [], scores or [], run or [], full_collection, split, features=features, trust=trust
+    )
     if retrain and (new_pairs is None or scores or run):
         raise typer.BadParameter(
             "--retrain only works in a further round (--new-pairs N) with systems that limner trains (--model)"
@@ -86,45 +88,45 @@ def pool(
         systems = dict(_subsampled(systems, queries, max(keep, depth), seed))
     with opened(store, create=True) as db:
         if new_pairs is None:
-            remember(db, held, collection, loading(option), split)
-            data: dict[str, Any] = dict(_filled(db, systems, held, depth, max(keep, depth), bleu))
+            remember(db, split_part, collection, loading(option), split)
+            data: dict[str, Any] = dict(_filled(db, systems, split_part, depth, max(keep, depth), bleu))
         elif strategy == STRATEGY:
-            data = _narrowed(db, held, systems, new_pairs)
+            data = _narrowed(db, split_part, systems, new_pairs)
         else:
-            learned = trained_again(db, system or [], held, whole) if retrain else None
+            learned = trained_again(db, system or [], split_part, full_collection) if retrain else None
             data = _further(db, systems, new_pairs, strategy, learned)
     answer(_pooled(data, store), data, as_json=as_json)
 
 
-def _narrowed(store: Store, held: Collection, systems: Mapping[str, Lists], number: int) -> dict[str, object]:
+def _narrowed(store: Store, split_part: Collection, systems: Mapping[str, Lists], number: int) -> dict[str, object]:
     """The result of a further draw of a plan, as plain values."""
     from limner.annotate.allocation import narrow
 
-    with progress("drawing the labels that narrow the comparison most") as told:
-        drawn = narrow(store, held, systems, number, progress=told)
+    with progress("drawing the labels that narrow the comparison most") as stage:
+        drawn = narrow(store, split_part, systems, number, progress=stage)
     return {"narrowed": [asdict(each) | {"told": str(each)} for each in drawn]}
 
 
 def _subsampled(systems: Mapping[str, Lists], words: list[str], depth: int, seed: int) -> Mapping[str, Lists]:
     from limner.annotate.pool import subsampled
 
-    wanted = {}
+    sizes = {}
     for each in words:
         direction, equals, number = each.partition("=")
         if not equals or not (number.isascii() and number.isdigit() and len(number) < 10):
             raise typer.BadParameter(f"--queries got {each!r}: expected i2t=N or t2i=N")
-        wanted[direction] = int(number)
-    return subsampled(systems, wanted, depth=depth, seed=seed)
+        sizes[direction] = int(number)
+    return subsampled(systems, sizes, depth=depth, seed=seed)
 
 
 def _filled(
-    store: Store, systems: Mapping[str, Lists], held: Collection, depth: int, keep: int, bleu: float | None
+    store: Store, systems: Mapping[str, Lists], split_part: Collection, depth: int, keep: int, bleu: float | None
 ) -> dict[str, int]:
     from limner.annotate.pool import alike, fill
 
-    filtered = None if bleu is None else lambda pairs: alike(pairs, held, min_bleu=bleu)
-    with progress(f"pooling {len(systems)} systems") as told:
-        return fill(store, systems, depth=depth, keep=keep, filtered=filtered, progress=told)
+    filtered = None if bleu is None else lambda pairs: alike(pairs, split_part, min_bleu=bleu)
+    with progress(f"pooling {len(systems)} systems") as stage:
+        return fill(store, systems, depth=depth, keep=keep, filtered=filtered, progress=stage)
 
 
 def _further(
@@ -137,26 +139,26 @@ def _further(
     from limner.annotate.store.contents import add_pairs, pairs
 
     turn = 1 + max((p.turn for p in pairs(store)), default=0)
-    asked = {(p.image, p.caption) for p in pairs(store) if p.origin == "pool"}
-    known = boolean_labels(by_majority(answers(store)))
-    with progress(f"collecting the pairs of {len(systems)} systems", "systems") as told:
-        first = candidates(systems, progress=told)
-        found, before = (first, None) if learned is None else (candidates(learned, progress=told), first)
-        told.step("weighting the systems by the answers")
-        likely = choose(found, known, number + len(asked), strategy=strategy, before=before)
-        chosen = [pair for pair in likely if pair not in asked][:number]
+    pooled_pairs = {(p.image, p.caption) for p in pairs(store) if p.origin == "pool"}
+    labels = boolean_labels(by_majority(answers(store)))
+    with progress(f"collecting the pairs of {len(systems)} systems", "systems") as stage:
+        first = candidates(systems, progress=stage)
+        proposed, before = (first, None) if learned is None else (candidates(learned, progress=stage), first)
+        stage.step("weighting the systems by the answers")
+        likely = choose(proposed, labels, number + len(pooled_pairs), strategy=strategy, before=before)
+        chosen = [pair for pair in likely if pair not in pooled_pairs][:number]
     return {
         "turn": turn,
-        "answers": len(known),
-        "candidates": len(found.pairs),
+        "answers": len(labels),
+        "candidates": len(proposed.pairs),
         "new": add_pairs(store, chosen, turn=turn),
     }
 
 
 def _pooled(data: Mapping[str, Any], store: str) -> str:
     if "narrowed" in data:
-        told = [each["told"] for each in data["narrowed"]]
-        return "\n".join([*told, f"Next: limner annotate serve {shown(store)}"])
+        lines = [each["told"] for each in data["narrowed"]]
+        return "\n".join([*lines, f"Next: limner annotate serve {store_name(store)}"])
     if "turn" in data:
         head = (
             f"round {data['turn']}: {count(data['new'], 'new pair')} of {data['candidates']:,}, from "
@@ -165,7 +167,7 @@ def _pooled(data: Mapping[str, Any], store: str) -> str:
     else:
         merged = f"{count(data['proposals'], 'proposal')}, {count(data['merged'], 'pair')} after merging"
         head = f"{merged}, {data['kept']:,} kept, {data['new']:,} new"
-    return f"{head}\nNext: limner annotate tasks {shown(store)}"
+    return f"{head}\nNext: limner annotate tasks {store_name(store)}"
 
 
 @app.command()
@@ -210,39 +212,39 @@ def tasks(
     from limner.annotate.store.tasks import add_tasks
     from limner.annotate.tasks import make_caption_tasks, make_tasks
 
-    how = _of_form(
+    options = _of_form(
         form,
         pairs={"pooled": pooled, "positives": positives, "negatives": negatives, "reasons": reasons},
         captions={"images": images, "captions": captions, "controls": controls},
     )
     with opened(store) as db:
-        open_pairs, known = waiting(db, direction=direction, depth=depth), original(db)
+        open_pairs, original_pairs = waiting(db, direction=direction, depth=depth), original(db)
         if not open_pairs:
             raise LimnerError("every pooled pair already has a task: run 'limner annotate pool' to add pairs")
-        near = {(p.image, p.caption) for p in proposals(db)}
-        common: dict[str, Any] = {"near": near, "seed": seed}
+        proposed_pairs = {(p.image, p.caption) for p in proposals(db)}
+        common: dict[str, Any] = {"avoid": proposed_pairs, "seed": seed}
         if form == "pairs":
-            drafts = make_tasks(open_pairs, known, **how, **common)
+            drafts = make_tasks(open_pairs, original_pairs, **options, **common)
         else:
             if controls is not None:
-                how["controls"] = further_images(db, store, controls, trust=trust)
-            drafts = make_caption_tasks(open_pairs, known, **how, **common)
+                options["controls"] = further_images(db, store, controls, trust=trust)
+            drafts = make_caption_tasks(open_pairs, original_pairs, **options, **common)
         turn = max(p.turn for p in pairs(db))
-        made = add_tasks(db, drafts, replication=replication, turn=turn)
-    data = {"tasks": len(made), "pairs": len(open_pairs), "replication": replication, "form": form}
+        task_ids = add_tasks(db, drafts, replication=replication, turn=turn)
+    data = {"tasks": len(task_ids), "pairs": len(open_pairs), "replication": replication, "form": form}
     people = count(replication, "person", "people")
-    text = f"{count(len(made), 'task')} for {count(len(open_pairs), 'pair')}, {people} each"
-    answer(f"{text}\nNext: limner annotate serve {shown(store)}", data, as_json=as_json)
+    text = f"{count(len(task_ids), 'task')} for {count(len(open_pairs), 'pair')}, {people} each"
+    answer(f"{text}\nNext: limner annotate serve {store_name(store)}", data, as_json=as_json)
 
 
 def _of_form(form: str, **options: dict[str, object]) -> dict[str, Any]:
     """The given options of one form; options of the other form are refused."""
     if form not in FORMS:
         raise UnknownName("form of tasks", form, FORMS)
-    for other in FORMS:
-        given = [name for name, value in options[other].items() if value is not None]
-        if other != form and given:
-            raise typer.BadParameter(f"--{given[0]} is for --form {other}, and this is --form {form}: leave it out")
+    for each_form in FORMS:
+        names = [name for name, value in options[each_form].items() if value is not None]
+        if each_form != form and names:
+            raise typer.BadParameter(f"--{names[0]} is for --form {each_form}, and this is --form {form}: leave it out")
     return {name: value for name, value in options[form].items() if value is not None}
 
 
@@ -274,9 +276,9 @@ def serve(
 
     spec, options = image_source(store, collection, loading(option), trust=trust)
 
-    def started(where: Any) -> None:
-        lines = [f"open {where.url}", *([f"first account: {where.invitation}"] if where.invitation else [])]
-        answer("\n".join(lines), {"url": where.url, "invitation": where.invitation}, as_json=as_json)
+    def started(server: Any) -> None:
+        lines = [f"open {server.url}", *([f"first account: {server.invitation}"] if server.invitation else [])]
+        answer("\n".join(lines), {"url": server.url, "invitation": server.invitation}, as_json=as_json)
 
     limner.web.serve(
         spec, store=store, host=host, port=port, team=team, certificate=certificate, key=key, url=url,

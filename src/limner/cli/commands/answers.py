@@ -25,10 +25,10 @@ _STORE: Any = {"metavar": "STORE", "help": "A file for SQLite, or postgresql://u
 Where = Annotated[str, typer.Argument(**_STORE, callback=installed_store)]
 
 
-def new_store(where: str) -> str:
+def new_store(address: str) -> str:
     """Refuses a store that cannot be opened or written, when the command line is read: before systems are trained."""
-    installed_store(where)
-    return writable_store(where)
+    installed_store(address)
+    return writable_store(address)
 
 
 NewStore = Annotated[str, typer.Argument(**_STORE, callback=new_store)]
@@ -36,19 +36,19 @@ NewStore = Annotated[str, typer.Argument(**_STORE, callback=new_store)]
 
 
 @contextmanager
-def opened(where: str, *, create: bool = False) -> Iterator[Store]:
+def opened(address: str, *, create: bool = False) -> Iterator[Store]:
     """A store by path or address, closed afterwards; only the pool creates a new one."""
     from limner.annotate.store import open_store
 
-    with open_store(where, create=create) as store:
+    with open_store(address, create=create) as store:
         yield store
 
 
-def shown(where: str) -> str:
+def store_name(address: str) -> str:
     """The address of a store without its password."""
     from limner.annotate.store import without_password
 
-    return without_password(where)
+    return without_password(address)
 
 
 # --- status and review ------------------------------------------------------------------------------------------
@@ -65,15 +65,15 @@ def status(store: Where, as_json: Json = False) -> None:
     from limner.annotate.store.tasks import progress as how_far
 
     with opened(store) as db:
-        far, given, doubtful = how_far(db), answers(db), review_queue(db)
-    found = agreement(given)
+        far, collected, doubtful = how_far(db), answers(db), review_queue(db)
+    agreed = agreement(collected)
     people = [
         {"annotator": r.annotator, "answers": r.answers, "controls": r.controls, "right": r.right,
          "seconds": r.milliseconds / 1000, "suspicious": list(r.suspicious)}
-        for r in annotator_table(given)
+        for r in annotator_table(collected)
     ]  # fmt: skip
-    data = {**far, "alpha": found.alpha, "interval": [found.low, found.high], "note": found.note, "people": people}
-    data["kappas"] = [{"people": list(two), "kappa": k, "pairs": n} for two, (k, n) in found.kappas.items()]
+    data = {**far, "alpha": agreed.alpha, "interval": [agreed.low, agreed.high], "note": agreed.note, "people": people}
+    data["kappas"] = [{"people": list(two), "kappa": k, "pairs": n} for two, (k, n) in agreed.kappas.items()]
     answer(_status(data, len(doubtful), store), {**data, "to_review": len(doubtful)}, as_json=as_json)
 
 
@@ -98,7 +98,7 @@ def _status(data: Mapping[str, Any], doubtful: int, store: str) -> str:
         ]  # fmt: skip
         lines.append(table([head, *rows]))
     if doubtful:
-        lines.append(f"{count(doubtful, 'task')} to review: limner annotate people review {shown(store)}")
+        lines.append(f"{count(doubtful, 'task')} to review: limner annotate people review {store_name(store)}")
     return "\n".join(lines)
 
 
@@ -186,9 +186,9 @@ def merge(
     if method not in METHODS:
         raise UnknownName("way to aggregate", method, METHODS)
     with opened(store) as db:
-        labels, known, (images, captions) = aggregate(answers(db), method), original(db), taken_out(db)
-    others = [read_judgements(file) for file in further or []]
-    merged = join(labels, known, further=others, invalid_images=images, invalid_captions=captions)
+        labels, original_pairs, (images, captions) = aggregate(answers(db), method), original(db), taken_out(db)
+    further_judgements = [read_judgements(file) for file in further or []]
+    merged = join(labels, original_pairs, further=further_judgements, invalid_images=images, invalid_captions=captions)
     if save is not None:
         _save(merged.judgements, save)
     if save_verified is not None:
@@ -238,7 +238,7 @@ def export(
     image_url: Annotated[
         str | None, word("For label-studio: address of an image, with {image} for its id.", metavar="URL")
     ] = None,
-    everything: Annotated[bool, flag("--all", "Include excluded answers.")] = False,
+    include_excluded: Annotated[bool, flag("--all", "Include excluded answers.")] = False,
     as_json: Json = False,
 ) -> None:
     """Write the answers (csv, jsonl, crowd, label-studio) or the labels (qrels, ECCV Caption's format).
@@ -254,8 +254,8 @@ def export(
     from limner.annotate.export import export as write
 
     with opened(store) as db:
-        more = {} if image_url is None else {"image_url": image_url}
-        rows = write(db, file, form=form, method=method, counted=not everything, **more)
+        extra = {} if image_url is None else {"image_url": image_url}
+        rows = write(db, file, form=form, method=method, counted=not include_excluded, **extra)
     answer(f"wrote {file}: {count(rows, 'row')}", {"wrote": str(file), "rows": rows}, as_json=as_json)
 
 
@@ -300,9 +300,11 @@ def import_(
         raise typer.BadParameter("--choice, --control, --image-field and --caption-field are for Label Studio's .json")
     with opened(store) as db:
         scale = scale_of(db)
-        given, left_out = read_tasks(file, scale=scale, **chosen) if exported else (read_answers(file, scale=scale), ())
+        imported, left_out = (
+            read_tasks(file, scale=scale, **chosen) if exported else (read_answers(file, scale=scale), ())
+        )
         key = f"{file.name}:{hashlib.sha256(file.read_bytes()).hexdigest()[:12]}"
-        added = import_answers(db, given, key=key)
+        added = import_answers(db, imported, key=key)
     for sentence in left_out:
         tell(f"warning: {sentence}")
     answer(f"{count(added, 'answer')} added from {file}", {"added": added, "left_out": list(left_out)}, as_json=as_json)
@@ -310,10 +312,10 @@ def import_(
 
 def _graded(words: list[str]) -> dict[str, int | None]:
     """NAME=GRADE of each choice."""
-    found: dict[str, int | None] = {}
+    grades: dict[str, int | None] = {}
     for each in words:
         name, equals, grade = each.rpartition("=")
         if not equals or not name or grade not in ("1", "2", "3", "4", "none"):
             raise typer.BadParameter(f"--choice got {each!r}: expected NAME=GRADE, with a grade from 1 to 4, or none")
-        found[name] = None if grade == "none" else int(grade)
-    return found
+        grades[name] = None if grade == "none" else int(grade)
+    return grades

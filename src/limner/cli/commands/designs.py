@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limner.cli.commands.answers import NewStore, Where, opened, shown
+from limner.cli.commands.answers import NewStore, Where, opened, store_name
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress
 from limner.cli.inputs import system_word
@@ -59,20 +59,22 @@ def plan(
     from limner.annotate.design import plannable
     from limner.annotate.judges import judge_named
 
-    wanted = plannable(measure or ["R@1"], half_width, budget)  # before anything is trained
-    whole = load(collection, option)
-    systems, held = several(system or [], scores or [], run or [], whole, split, trust=trust)
+    measures = plannable(measure or ["R@1"], half_width, budget)  # before anything is trained
+    full_collection = load(collection, option)
+    systems, split_part = several(system or [], scores or [], run or [], full_collection, split, trust=trust)
     with opened(store, create=True) as db:
-        remember(db, held, collection, loading(option), split)
-        chosen = None if judge is None else judge_named(judge, collection=held, systems=systems, store=db)
-        with progress("planning") as told:
-            found = make(
-                db, held, systems, measures=wanted, direction=direction, half_width=half_width,
-                budget=budget, judge=chosen, replication=replication, seconds=seconds, seed=seed, progress=told,
+        remember(db, split_part, collection, loading(option), split)
+        chosen = None if judge is None else judge_named(judge, collection=split_part, systems=systems, store=db)
+        with progress("planning") as stage:
+            plans = make(
+                db, split_part, systems, measures=measures, direction=direction, half_width=half_width,
+                budget=budget, judge=chosen, replication=replication, seconds=seconds, seed=seed, progress=stage,
             )  # fmt: skip
-    text = "\n".join(str(each) for each in found)
-    following = f"Next: limner annotate serve {shown(store)}; then limner evaluate ... --estimate {shown(store)}"
-    answer(f"{text}\n{following}", {"designs": [asdict(each) for each in found]}, as_json=as_json)
+    text = "\n".join(str(each) for each in plans)
+    following = (
+        f"Next: limner annotate serve {store_name(store)}; then limner evaluate ... --estimate {store_name(store)}"
+    )
+    answer(f"{text}\n{following}", {"designs": [asdict(each) for each in plans]}, as_json=as_json)
 
 
 def judge(
@@ -106,20 +108,20 @@ def judge(
     spec, options = image_source(store, collection, loading(option), trust=trust)
     with opened(store) as db:
         split = (db.setting("loading") or {}).get("split")
-        held = _held(spec, options, split)
-        asked = [p for d in designs(db) for unit in d.units for p in unit.pairs(d.direction)]
-        if not asked:
+        split_part = _image_collection(spec, options, split)
+        designed_pairs = [p for d in designs(db) for unit in d.units for p in unit.pairs(d.direction)]
+        if not designed_pairs:
             raise LimnerError("the store has no design: run 'limner annotate plan' first")
-        machine = _machine(judge, held, db, url, model, key_from, per_minute)
-        wanted = list(dict.fromkeys(asked))[:limit]
-        with progress(f"asking {machine.name} for {len(wanted):,} pairs") as told:
-            data = ask_all(db, machine, wanted, progress=told)
+        machine = _machine(judge, split_part, db, url, model, key_from, per_minute)
+        pairs = list(dict.fromkeys(designed_pairs))[:limit]
+        with progress(f"asking {machine.name} for {len(pairs):,} pairs") as stage:
+            data = ask_all(db, machine, pairs, progress=stage)
     if price is not None and "tokens" in data:
         data["cost"] = price * data["tokens"] / 1_000_000
-    answer(_told(machine.name, data), {"judge": machine.name, **data}, as_json=as_json)
+    answer(_summary(machine.name, data), {"judge": machine.name, **data}, as_json=as_json)
 
 
-def _told(name: str, data: Mapping[str, object]) -> str:
+def _summary(name: str, data: Mapping[str, object]) -> str:
     counted = f"{data['before']:,} existing, {data['failed']:,} pairs without an answer"
     lines = [f"{data['new']:,} new answers of {name}, {counted}", *_spent(data)]
     if data["failed"]:
@@ -136,20 +138,26 @@ def _spent(data: Mapping[str, object]) -> list[str]:
     return [f"{data['requests']:,} requests in {data['seconds']:.0f} s{rate}, {data['tokens']:,} tokens{cost}"]
 
 
-def _held(spec: str, options: dict[str, Any], split: str | None) -> Collection:
+def _image_collection(spec: str, options: dict[str, Any], split: str | None) -> Collection:
     import limner
 
     return part(limner.load(spec, **options), split)
 
 
 def _machine(
-    name: str, held: Collection, store: Store, url: str | None, model: str | None, key_from: str, per_minute: float
+    name: str,
+    split_part: Collection,
+    store: Store,
+    url: str | None,
+    model: str | None,
+    key_from: str,
+    per_minute: float,
 ) -> Any:
     from limner.annotate.endpoint import EndpointJudge
     from limner.annotate.judges import judge_named
 
     if name != "endpoint":
-        return judge_named(name, collection=held, systems={}, store=store)
+        return judge_named(name, collection=split_part, systems={}, store=store)
     if not url or not model:
         raise typer.BadParameter("--judge endpoint needs --url and --model")
-    return EndpointJudge(url, model, held, key_from=key_from, per_minute=per_minute)
+    return EndpointJudge(url, model, split_part, key_from=key_from, per_minute=per_minute)

@@ -57,8 +57,8 @@ def people(
     from limner.annotate.store.people import annotators, open_invites, set_active, set_role
 
     with opened(store) as db:
-        for name, given in map(_assigned, role or []):
-            set_role(db, named(db, name).id, given)
+        for name, new_role in map(_assigned, role or []):
+            set_role(db, named(db, name).id, new_role)
         for name in close or []:
             set_active(db, named(db, name).id, False)
         for name in reopen or []:
@@ -77,10 +77,10 @@ def people(
         {"number": i.id, "role": i.role, "by": i.by, "until": datetime.fromtimestamp(i.expires / 1000, UTC).isoformat()}
         for i in invites
     ]
-    answer(_shown(listed, waiting), {"accounts": listed, "invitations": waiting}, as_json=as_json)
+    answer(_account_tables(listed, waiting), {"accounts": listed, "invitations": waiting}, as_json=as_json)
 
 
-def _shown(accounts: list[dict[str, object]], invites: list[dict[str, Any]]) -> str:
+def _account_tables(accounts: list[dict[str, object]], invites: list[dict[str, Any]]) -> str:
     if not accounts and not invites:
         return "no accounts and no invitations"
     rows = [(a["name"], a["role"], _state(a)) for a in accounts]
@@ -106,10 +106,10 @@ def named(store: Store, name: str) -> Annotator:
     """The annotator with a name; refused if there is none."""
     from limner.annotate.store.people import by_name
 
-    found = by_name(store, name)
-    if found is None:
+    annotator = by_name(store, name)
+    if annotator is None:
         raise UnknownId(f"no account {name!r}: 'limner annotate people list' lists them")
-    return found
+    return annotator
 
 
 def _revoke(store: Store, word: str) -> None:
@@ -133,12 +133,14 @@ def _set_password(store: Store, account: Annotator) -> None:
     from limner.web.passwords import hashed
 
     if sys.stdin.isatty():
-        given = typer.prompt(f"New password for {account.name}", hide_input=True, confirmation_prompt=True, err=True)
+        new_password = typer.prompt(
+            f"New password for {account.name}", hide_input=True, confirmation_prompt=True, err=True
+        )
     else:
-        given = sys.stdin.readline().rstrip("\n")
-    if not given:
+        new_password = sys.stdin.readline().rstrip("\n")
+    if not new_password:
         raise LimnerError("no password was given: type one, or send one line on standard input")
-    set_password_hash(store, account.id, hashed(given, name=account.name))
+    set_password_hash(store, account.id, hashed(new_password, name=account.name))
     tell(f"the password of {account.name} is changed; all their sessions have ended")
 
 
@@ -172,16 +174,16 @@ def assign(
     """
     from limner.annotate.store.reservations import assigned_work
 
-    wanted = [tasks is not None or turn is not None, bool(task), move is not None, release]
-    if sum(wanted) > 1 or (name is None) == any(wanted):
+    actions = [tasks is not None or turn is not None, bool(task), move is not None, release]
+    if sum(actions) > 1 or (name is None) == any(actions):
         raise typer.BadParameter("give a NAME with one of --tasks or --round, --task, --to, --release; or nothing")
     with opened(store) as db:
-        told = "" if name is None else _changed(db, name, tasks, task, turn, move)
+        change = "" if name is None else _changed(db, name, tasks, task, turn, move)
         work = assigned_work(db)
     rows = [{"annotator": w.annotator, "assigned": w.assigned, "finished": w.finished, "left": w.left} for w in work]
     head = ("annotator", "assigned", "finished", "left")
-    shown = table([head, *((w.annotator, w.assigned, w.finished, len(w.left)) for w in work)])
-    lines = [told] * bool(told) + [shown if work else "no task is assigned"]
+    work_table = table([head, *((w.annotator, w.assigned, w.finished, len(w.left)) for w in work)])
+    lines = [change] * bool(change) + [work_table if work else "no task is assigned"]
     answer("\n".join(lines), {"people": rows}, as_json=as_json)
 
 
@@ -190,15 +192,15 @@ def _changed(
 ) -> str:
     from limner.annotate.store.reservations import assign_tasks, move_tasks, release_tasks
 
-    who = named(store, name)
+    annotator = named(store, name)
     if number is not None or turn is not None or tasks:
-        made = assign_tasks(store, who.id, number=number, tasks=tasks or None, turn=turn)
-        return f"{count(len(made), 'task')} assigned to {who.name}"
+        assigned = assign_tasks(store, annotator.id, number=number, tasks=tasks or None, turn=turn)
+        return f"{count(len(assigned), 'task')} assigned to {annotator.name}"
     if move is not None:
-        other = named(store, move)
-        moved, freed = move_tasks(store, who.id, other.id)
-        return f"{count(len(moved), 'task')} moved from {who.name} to {other.name}, {len(freed):,} released"
-    return f"{count(len(release_tasks(store, who.id)), 'task')} of {who.name} released"
+        recipient = named(store, move)
+        moved, freed = move_tasks(store, annotator.id, recipient.id)
+        return f"{count(len(moved), 'task')} moved from {annotator.name} to {recipient.name}, {len(freed):,} released"
+    return f"{count(len(release_tasks(store, annotator.id)), 'task')} of {annotator.name} released"
 
 
 # --- review ---------------------------------------------------------------------------------------------------

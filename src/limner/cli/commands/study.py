@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.commands import study_tables
-from limner.cli.commands.answers import NewStore, Where, opened, shown
+from limner.cli.commands.answers import NewStore, Where, opened, store_name
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, table
 from limner.cli.inputs import SYSTEM, Features, system_word
@@ -108,28 +108,30 @@ def add(
     """
     from limner.annotate.form_files import read_form
 
-    made = read_form(form)
-    _refuse_unfit(made, direction, items)
-    whole = load(collection, option)
-    if system or scores or run or made.results == "failures":
-        systems, held = several(system or [], scores or [], run or [], whole, split, features=features, trust=trust)
+    study_form = read_form(form)
+    _refuse_unfit(study_form, direction, items)
+    full_collection = load(collection, option)
+    if system or scores or run or study_form.results == "failures":
+        systems, split_part = several(
+            system or [], scores or [], run or [], full_collection, split, features=features, trust=trust
+        )
     else:
-        systems, held = {}, part(whole, split)
-    people = people or (8 if made.results == "preference" else 1)
-    relevant, name = (min_relevant, max_relevant), name or made.name
-    how = Sampling(systems, held, judgements, direction, limit, relevant, keywords, people, ties, name, seed)
-    data, text, fill = _sample(made, how, items)
+        systems, split_part = {}, part(full_collection, split)
+    people = people or (8 if study_form.results == "preference" else 1)
+    relevant, name = (min_relevant, max_relevant), name or study_form.name
+    sampling = Sampling(systems, split_part, judgements, direction, limit, relevant, keywords, people, ties, name, seed)
+    data, text, fill = _sample(study_form, sampling, items)
     with opened(store, create=True) as db:
-        remember(db, held, collection, loading(option), split)
+        remember(db, split_part, collection, loading(option), split)
         data["questions"] = fill(db)
-    answer(_added(data, text, how, store), data, as_json=as_json)
+    answer(_added(data, text, sampling, store), data, as_json=as_json)
 
 
-def _added(data: dict[str, Any], text: str, how: Sampling, store: str) -> str:
+def _added(data: dict[str, Any], text: str, sampling: Sampling, store: str) -> str:
     """What was added, and what to do next."""
-    data |= {"study": how.name, "people": how.people, "answers": data["questions"] * how.people}
-    each = f"{count(data['questions'], 'question')}, {count(how.people, 'person', 'people')} each"
-    return f"{text}{each}\nNext: limner annotate serve {shown(store)}, page /study"
+    data |= {"study": sampling.name, "people": sampling.people, "answers": data["questions"] * sampling.people}
+    each = f"{count(data['questions'], 'question')}, {count(sampling.people, 'person', 'people')} each"
+    return f"{text}{each}\nNext: limner annotate serve {store_name(store)}, page /study"
 
 
 def _refuse_unfit(form: StudyForm, direction: str, items: Path | None) -> None:
@@ -142,83 +144,102 @@ def _refuse_unfit(form: StudyForm, direction: str, items: Path | None) -> None:
         raise typer.BadParameter(f"the questions of {form.name} come from a file: give --items FILE")
 
 
-def _sample(form: StudyForm, how: Sampling, items: Path | None) -> tuple[dict[str, Any], str, Any]:
+def _sample(form: StudyForm, sampling: Sampling, items: Path | None) -> tuple[dict[str, Any], str, Any]:
     """Facts about the sample, the same as text, and what puts it into a store."""
     if form.results == "preference":
         from limner.annotate.preference import add_study as add_preference
 
-        made = _preference(how)
-        facts = {"queries": len(made.queries)}
-        text = f"{count(len(made.queries), 'query', 'queries')}: "
-        return facts, text, lambda db: add_preference(db, made, name=how.name, people=how.people, seed=how.seed)
+        preference_study = _preference(sampling)
+        facts = {"queries": len(preference_study.queries)}
+        text = f"{count(len(preference_study.queries), 'query', 'queries')}: "
+        return (
+            facts,
+            text,
+            lambda db: add_preference(
+                db, preference_study, name=sampling.name, people=sampling.people, seed=sampling.seed
+            ),
+        )
     if form.results == "failures":
         from limner.annotate.failure_study import add_failures
 
-        chosen, facts, text = _failures(how)
-        return facts, text, lambda db: add_failures(db, chosen, study=how.name, people=how.people)
+        chosen, facts, text = _failures(sampling)
+        return facts, text, lambda db: add_failures(db, chosen, study=sampling.name, people=sampling.people)
     from limner.annotate.store.studies import add_questions, add_study
     from limner.annotate.study_files import read_questions
 
     questions = read_questions(items or Path(), form)
 
     def fill(db: Any) -> int:
-        add_study(db, how.name, form)
-        return add_questions(db, how.name, questions, people=how.people)
+        add_study(db, sampling.name, form)
+        return add_questions(db, sampling.name, questions, people=sampling.people)
 
     return {}, "", fill
 
 
-def _preference(how: Sampling) -> PreferenceStudy:
+def _preference(sampling: Sampling) -> PreferenceStudy:
     from limner.annotate.pool import lists_of
     from limner.annotate.preference import QUERIES, study_of_rankings, study_of_systems
 
-    truth, queries, (least, most) = _truth(how), how.limit or QUERIES, how.relevant
-    common: dict[str, Any] = {"queries": queries, "direction": how.direction, "ties": how.ties, "seed": how.seed}
-    if not how.systems:
-        return study_of_rankings(truth, min_relevant=least, max_relevant=most, **common)
+    truth, queries, (low, high) = _truth(sampling), sampling.limit or QUERIES, sampling.relevant
+    common: dict[str, Any] = {
+        "queries": queries,
+        "direction": sampling.direction,
+        "ties": sampling.ties,
+        "seed": sampling.seed,
+    }
+    if not sampling.systems:
+        return study_of_rankings(truth, min_relevant=low, max_relevant=high, **common)
     lists = {}
-    with progress(f"ranking with {len(how.systems)} systems", "systems") as step:
-        for name, system in counting(list(how.systems.items()), step):
-            rankings = lists_of(system, depth=most)
-            if how.direction in rankings:
-                lists[name] = rankings[how.direction]
-    return study_of_systems(lists, judgements=truth, length=most, **common)
+    with progress(f"ranking with {len(sampling.systems)} systems", "systems") as step:
+        for name, system in counting(list(sampling.systems.items()), step):
+            rankings = lists_of(system, depth=high)
+            if sampling.direction in rankings:
+                lists[name] = rankings[sampling.direction]
+    return study_of_systems(lists, judgements=truth, length=high, **common)
 
 
-def _failures(how: Sampling) -> tuple[list[Any], dict[str, Any], str]:
+def _failures(sampling: Sampling) -> tuple[list[Any], dict[str, Any], str]:
     """The drawn failures of a system, and how many there are."""
     from limner.annotate.failure_study import with_keywords
     from limner.explain.failures import failures
     from limner.scores import Scores
 
-    if len(how.systems) != 1:
-        raise typer.BadParameter(f"{len(how.systems)} systems: failures are those of one --model")
-    (system,) = how.systems.values()
+    if len(sampling.systems) != 1:
+        raise typer.BadParameter(f"{len(sampling.systems)} systems: failures are those of one --model")
+    (system,) = sampling.systems.values()
     by_direction: Mapping[str, Any] = {"i2t": system, "t2i": system.T} if isinstance(system, Scores) else system
-    if how.direction not in by_direction:
+    if sampling.direction not in by_direction:
         raise LimnerError(
-            f"no system for {how.direction!r}: got {', '.join(by_direction)}; give a run of that direction"
+            f"no system for {sampling.direction!r}: got {', '.join(by_direction)}; give a run of that direction"
         )
     with progress("finding failures", "queries") as step:
         wrong = failures(
-            by_direction[how.direction], how.part, direction=how.direction, judgements=how.part.judgements.name,
-            progress=step,
+            by_direction[sampling.direction], sampling.part, direction=sampling.direction,
+            judgements=sampling.part.judgements.name, progress=step,
         )  # fmt: skip
-        kept = with_keywords(wrong, how.part, min_common=how.keywords)
-    chosen = kept if how.limit is None or how.limit >= len(kept) else random.Random(how.seed).sample(kept, how.limit)
-    facts = {"failures": len(wrong), "kept": len(kept)}
-    return chosen, facts, f"{len(wrong):,} failures, {len(kept):,} with {how.keywords} common words or more; "
+        with_common_words = with_keywords(wrong, sampling.part, min_common=sampling.keywords)
+    chosen = (
+        with_common_words
+        if sampling.limit is None or sampling.limit >= len(with_common_words)
+        else random.Random(sampling.seed).sample(with_common_words, sampling.limit)
+    )
+    facts = {"failures": len(wrong), "kept": len(with_common_words)}
+    return (
+        chosen,
+        facts,
+        f"{len(wrong):,} failures, {len(with_common_words):,} with {sampling.keywords} common words or more; ",
+    )
 
 
-def _truth(how: Sampling) -> Judgements:
+def _truth(sampling: Sampling) -> Judgements:
     """The judgements, query -> candidate: by name from the collection, or from a file."""
     from limner.annotate.answer_files import read_judgements
 
-    collection, wanted = how.part, how.judgements
-    if wanted is None or wanted in collection.all_judgements or not Path(wanted).exists():
-        return collection.judged(wanted or collection.judgements.name, how.direction)
-    read = read_judgements(wanted).restrict(queries=collection.images.ids, candidates=collection.texts.ids)
-    return read if how.direction == "i2t" else read.T
+    collection, source = sampling.part, sampling.judgements
+    if source is None or source in collection.all_judgements or not Path(source).exists():
+        return collection.judged(source or collection.judgements.name, sampling.direction)
+    read = read_judgements(source).restrict(queries=collection.images.ids, candidates=collection.texts.ids)
+    return read if sampling.direction == "i2t" else read.T
 
 
 @app.command("list")
@@ -260,10 +281,10 @@ def results(
     from limner.annotate.study_results import study_results
 
     with opened(store) as db, progress("counting the answers"):
-        made = study_results(db, name, measures=measures.split())
-    head = f"study {made.study!r}: {made.answers:,} of {count(made.asked, 'answer')}"
-    tables = [f"{each.title}\n{table([each.head, *each.rows])}" for each in made.tables if each.rows]
-    answer("\n\n".join([head, *tables, *made.notes]), dict(made.data), as_json=as_json)
+        outcome = study_results(db, name, measures=measures.split())
+    head = f"study {outcome.study!r}: {outcome.answers:,} of {count(outcome.asked, 'answer')}"
+    tables = [f"{each.title}\n{table([each.head, *each.rows])}" for each in outcome.tables if each.rows]
+    answer("\n\n".join([head, *tables, *outcome.notes]), dict(outcome.data), as_json=as_json)
 
 
 @app.command()
@@ -323,8 +344,8 @@ def form(
         forms = {each: read_form(each).question for each in built_in_forms()}
         answer(table([("form", "question"), *forms.items()]), {"forms": forms}, as_json=as_json)
         return
-    made = read_form(name)
-    answer(form_text(name).rstrip(), made.to_json(), as_json=as_json)
+    study_form = read_form(name)
+    answer(form_text(name).rstrip(), study_form.to_json(), as_json=as_json)
 
 
 @app.command()

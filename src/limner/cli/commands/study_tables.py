@@ -36,23 +36,25 @@ def bias(
     if direction not in DIRECTIONS:
         raise UnknownName("direction", direction, DIRECTIONS)
     with opened(store) as db:
-        kept, judged = proposals(db, turn=1), judgements(db)
-    lists = lists_from(kept, direction)
+        first_round, judged = proposals(db, turn=1), judgements(db)
+    lists = lists_from(first_round, direction)
     if len(lists) < 2:
         raise LimnerError(f"{len(lists)} systems propose {direction}: bias needs two or more; pool several")
-    pooled = [p for p in kept if p.rank <= depth]
-    with progress("measuring every subset of the systems") as told:
-        found = []
+    pooled = [p for p in first_round if p.rank <= depth]
+    with progress("measuring every subset of the systems") as stage:
+        subset_biases = []
         if len(judged):
-            found = biases(lists, judged, pooled, measure=measure, direction=direction, progress=told)
+            subset_biases = biases(lists, judged, pooled, measure=measure, direction=direction, progress=stage)
         unlike = diversity(lists)
-    sizes = by_size(found)
+    sizes = by_size(subset_biases)
     rows = [(size, f"{b.overall:.2f}", f"{b.own:.2f}", f"{b.others:.2f}") for size, b in sizes.items()]
     pairs = [(f"{a}, {b}", f"{tau:.3f}", f"{rank:.2f}") for (a, b), (tau, rank) in unlike.items()]
     data = {
         "measure": measure,
         "sizes": {size: {"all": b.overall, "self": b.own, "non-self": b.others} for size, b in sizes.items()},
-        "subsets": [{"systems": b.systems, "all": b.overall, "self": b.own, "non-self": b.others} for b in found],
+        "subsets": [
+            {"systems": b.systems, "all": b.overall, "self": b.own, "non-self": b.others} for b in subset_biases
+        ],
         "diversity": [{"systems": two, "tau": t, "mean_rank": r} for two, (t, r) in unlike.items()],
     }
     head = table([("systems", "bias", "self", "non-self"), *rows])
@@ -78,7 +80,7 @@ def tables(
       $ limner annotate study tables work.db
       $ limner annotate study tables work.db --with cxc.qrels --json
     """
-    from limner.annotate import side_tables as made
+    from limner.annotate import side_tables
     from limner.annotate.answer_files import read_judgements
     from limner.annotate.plan_inputs import original
     from limner.annotate.scale import SCALE
@@ -86,13 +88,13 @@ def tables(
     from limner.annotate.store.contents import proposals
     from limner.annotate.store.scales import scale_of
 
-    others = [read_judgements(file) for file in further or []]
+    further_judgements = [read_judgements(file) for file in further or []]
     with opened(store) as db, progress("counting the answers"):
-        given, lists, scale = answers(db), proposals(db), scale_of(db)
-        work, ranks = made.by_workload(db), made.by_rank(given, lists, depth=depth, scale=scale)
-        short = made.shortcomings(given, lists, depth=depth, scale=scale)
-        wrong = made.wrong_ways(given, lists, depth=depth) if scale.reasons == SCALE.reasons else {}
-        refuted = made.refuted_originals(db, given, original(db), further=others)
+        collected, lists, scale = answers(db), proposals(db), scale_of(db)
+        work, ranks = side_tables.by_workload(db), side_tables.by_rank(collected, lists, depth=depth, scale=scale)
+        short = side_tables.shortcomings(collected, lists, depth=depth, scale=scale)
+        wrong = side_tables.wrong_ways(collected, lists, depth=depth) if scale.reasons == SCALE.reasons else {}
+        refuted = side_tables.refuted_originals(db, collected, original(db), further=further_judgements)
     data = {
         "workload": [{**vars(w), "ratio": w.ratio} for w in work],
         "ranks": {s: {str(r or "all"): dict(x.counts) for r, x in rows.items()} for s, rows in ranks.items()},
@@ -124,10 +126,10 @@ def _ranks(system: str, rows: dict[int | None, Shares]) -> str:
     return table([head, *lines])
 
 
-def _shares(title: str, found: dict[str, Shares]) -> str:
-    names = next((tuple(x.counts) for x in found.values()), ())
+def _shares(title: str, shares: dict[str, Shares]) -> str:
+    names = next((tuple(x.counts) for x in shares.values()), ())
     return table(
-        [(title, *names, "reasons"), *((s, *map(_percent, x.shares.values()), x.total) for s, x in found.items())]
+        [(title, *names, "reasons"), *((s, *map(_percent, x.shares.values()), x.total) for s, x in shares.items())]
     )
 
 
@@ -135,8 +137,8 @@ def _percent(share: float) -> str:
     return "-" if share != share else f"{100 * share:.1f}"
 
 
-def _refuted(found: list[Refuted], total: int, no: str) -> str:
-    rows = [(r.caption, r.image, f"{r.refusals} of {r.answers}", r.text) for r in found]
+def _refuted(pairs: list[Refuted], total: int, no: str) -> str:
+    rows = [(r.caption, r.image, f"{r.refusals} of {r.answers}", r.text) for r in pairs]
     head = f"{total:,} original pairs that someone called {no}"
-    more = "\nTo exclude one: limner annotate people review STORE --exclude caption=ID --reason TEXT" if rows else ""
-    return f"{head}\n{table([('caption', 'image', 'answers', 'text'), *rows])}{more}" if rows else head
+    advice = "\nTo exclude one: limner annotate people review STORE --exclude caption=ID --reason TEXT" if rows else ""
+    return f"{head}\n{table([('caption', 'image', 'answers', 'text'), *rows])}{advice}" if rows else head
