@@ -250,7 +250,7 @@ def _pooled(ask: Ask, job: Job, name: str, systems: list[str], depth: int, max_p
     if not pairs:
         return "no pair is left: every pair that the systems propose to this depth is in a task"
     proposed = {(each.image, each.caption) for each in proposals(store)}
-    tasks = add_tasks(store, cut(pairs, loaded.evaluated.judgements, near=proposed), replication=replication)
+    tasks = add_tasks(store, cut(pairs, loaded.evaluated.judgements, avoid=proposed), replication=replication)
     return f"{count(len(tasks), 'task')} created of {count(len(pairs), 'pair')}"
 
 
