@@ -49,29 +49,29 @@ def slow_separability(images, texts):
 @pytest.mark.parametrize("shift", [0.0, 0.3, 1.0, 8.0])
 def test_gap_by_hand(shift):
     images, texts = (side.astype(np.float32) for side in space(shift))
-    found = modality_gap(images, texts)
-    assert found.distance == pytest.approx(slow_distance(images, texts), abs=1e-6)
-    assert found.separability == pytest.approx(slow_separability(images, texts), abs=0.02)
-    assert (found.images, found.texts) == (60, 81)
+    gap = modality_gap(images, texts)
+    assert gap.distance == pytest.approx(slow_distance(images, texts), abs=1e-6)
+    assert gap.separability == pytest.approx(slow_separability(images, texts), abs=0.02)
+    assert (gap.images, gap.texts) == (60, 81)
 
 
 def test_no_gap_and_a_whole_gap():
-    none, whole = modality_gap(*space(0.0, images=2000, texts=2000)), modality_gap(*space(20.0))
+    none, full_gap = modality_gap(*space(0.0, images=2000, texts=2000)), modality_gap(*space(20.0))
     assert none.distance < 0.05 and 0.45 < none.separability < 0.55
-    assert whole.distance > 1.9 and whole.separability == 1
+    assert full_gap.distance > 1.9 and full_gap.separability == 1
 
 
 def test_a_shared_mean_is_no_gap():
     """Both sides lie in one narrow cone: their scores are high, and nothing parts them."""
     images, texts = space(0.0, images=2000, texts=2000)
-    found = modality_gap(images + 9, texts + 9)
-    assert found.distance < 0.05 and found.separability < 0.55
+    gap = modality_gap(images + 9, texts + 9)
+    assert gap.distance < 0.05 and gap.separability < 0.55
 
 
 def test_the_same_vectors_cannot_be_told_apart():
-    same = np.tile([[1.0, 0.0], [0.0, 1.0]], (4, 1))
-    assert modality_gap(same, same) == modality_gap(Embeddings(range(8), same), same)
-    assert modality_gap(same, same).distance == 0 and modality_gap(same, same).separability == 0.5
+    vectors = np.tile([[1.0, 0.0], [0.0, 1.0]], (4, 1))
+    assert modality_gap(vectors, vectors) == modality_gap(Embeddings(range(8), vectors), vectors)
+    assert modality_gap(vectors, vectors).distance == 0 and modality_gap(vectors, vectors).separability == 0.5
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_from_the_shell(tmp_path):
         np.save(tmp_path / f"{name}.npy", side.astype(np.float32))
     files = ["--images", str(tmp_path / "i.npy"), "--texts", str(tmp_path / "t.npy")]
     done = CliRunner().invoke(app, ["explain", "gap", *files, "--json"])
-    told, expected = json.loads(done.stdout), modality_gap(*(side.astype(np.float32) for side in sides))
-    assert (told["distance"], told["separability"]) == (expected.distance, expected.separability)
+    document, expected = json.loads(done.stdout), modality_gap(*(side.astype(np.float32) for side in sides))
+    assert (document["distance"], document["separability"]) == (expected.distance, expected.separability)
     world = ["scenes", "-O", "images=40", "--split", "all"]
     done = CliRunner().invoke(app, ["explain", "gap", *world, "--model", "test_gap:Sides"])
     assert done.exit_code == 0 and "distance of the centres  1.414" in done.stdout, done.output

@@ -78,20 +78,20 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_vectors_of_any_kind_give_the_same_numbers(form):
-    made = FORMS[form]
+    convert = FORMS[form]
     expected = limner.evaluate(IMAGES, TEXTS, measures="R@1 MedR")
-    found = limner.evaluate(made(IMAGES), made(TEXTS), measures="R@1 MedR")
-    assert str(found) == str(expected)
-    assert Embeddings.of(made(IMAGES)).matrix.tolist() == IMAGES.tolist()
-    assert np.array_equal(np.asarray(Scores.from_embeddings(made(IMAGES), made(TEXTS))),
+    report = limner.evaluate(convert(IMAGES), convert(TEXTS), measures="R@1 MedR")
+    assert str(report) == str(expected)
+    assert Embeddings.of(convert(IMAGES)).matrix.tolist() == IMAGES.tolist()
+    assert np.array_equal(np.asarray(Scores.from_embeddings(convert(IMAGES), convert(TEXTS))),
                           Scores.from_embeddings(IMAGES, TEXTS).matrix())  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["bfloat16", "float16", "float8_e4m3fn", "int8"])
 def test_tensors_of_every_type(kind):
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    given = torch.tensor([[1.0, 2.0], [0.5, -2.0]] if kind != "int8" else [[1, 2], [3, -2]]).to(getattr(torch, kind))
-    assert Embeddings.of(given).matrix.tolist() == given.float().tolist()
+    tensor = torch.tensor([[1.0, 2.0], [0.5, -2.0]] if kind != "int8" else [[1, 2], [3, -2]]).to(getattr(torch, kind))
+    assert Embeddings.of(tensor).matrix.tolist() == tensor.float().tolist()
 
 
 def test_a_tensor_on_a_gpu():
@@ -167,7 +167,7 @@ def test_a_model_and_an_encoder_are_measured_as_they_are():
         def scores(self, collection):
             return scores
 
-    class Both:
+    class TwoSidedEncoder:
         def encode_images(self, items):
             return Embeddings(items.ids, np.eye(60) + 0.1)
 
@@ -175,7 +175,7 @@ def test_a_model_and_an_encoder_are_measured_as_they_are():
             return Embeddings(items.ids, np.repeat(np.eye(60), 5, axis=0) + 0.1)
 
     assert str(limner.evaluate(Model(), of)) == str(limner.evaluate(scores, of))
-    assert limner.evaluate(Both(), of, measures="R@1").value("R@1", direction="i2t") == 1
+    assert limner.evaluate(TwoSidedEncoder(), of, measures="R@1").value("R@1", direction="i2t") == 1
 
 
 def test_runs_and_judgements_of_other_programs():
@@ -206,15 +206,15 @@ LISTED = {
 
 @pytest.mark.parametrize("form", LISTED)
 def test_runs_and_judgements_as_tables_and_lists(form):
-    made = LISTED[form]
-    truth = made({"query_id": ["q", "q", "r"], "doc_id": ["a", "b", "c"], "relevance": [1, 0, 2]})
-    run = made({"qid": ["q", "q", "r"], "docno": ["b", "a", "c"], "score": [0.9, 0.5, 0.1]})
+    convert = LISTED[form]
+    truth = convert({"query_id": ["q", "q", "r"], "doc_id": ["a", "b", "c"], "relevance": [1, 0, 2]})
+    run = convert({"qid": ["q", "q", "r"], "docno": ["b", "a", "c"], "score": [0.9, 0.5, 0.1]})
     report = limner.evaluate(run, truth, measures="MRR", unretrieved="never")
     assert report.value("MRR", direction="run") == 0.75
     pairs = limner.evaluate({"q": ["b", "a"]}, [("q", "a")], measures="MRR", unretrieved="never")
     assert pairs.value("MRR", direction="run") == 0.5
     with pytest.raises(LimnerError, match="the number of candidate 'a' is 'good': expected a grade or a score"):
-        limner.evaluate(run, made({"query": ["q"], "candidate": ["a"], "grade": ["good"]}))
+        limner.evaluate(run, convert({"query": ["q"], "candidate": ["a"], "grade": ["good"]}))
 
 
 # --- the nouns behave as Python's own -------------------------------------------------------------------------------
@@ -224,9 +224,9 @@ def test_a_ranking_is_a_mapping_and_embeddings_are_an_array():
     ranking = Ranking.from_lists({"q": ["b", "a"], "r": ["a"]})
     assert (list(ranking), len(ranking), "q" in ranking) == (["q", "r"], 2, True)
     assert dict(ranking) == {"q": ["b", "a"], "r": ["a"]}
-    held = Embeddings("ab", IMAGES[:2])
-    assert np.asarray(held).tolist() == IMAGES[:2].tolist()
-    assert np.asarray(held, dtype=np.float64).dtype == np.float64
+    embeddings = Embeddings("ab", IMAGES[:2])
+    assert np.asarray(embeddings).tolist() == IMAGES[:2].tolist()
+    assert np.asarray(embeddings, dtype=np.float64).dtype == np.float64
     scores = Scores.from_embeddings(IMAGES, TEXTS)
     assert np.asarray(scores).shape == (10, 10)
 
@@ -248,9 +248,9 @@ def test_banks_of_arrays(form):
     bank = RNG.standard_normal((20, 8)).astype(np.float32), RNG.standard_normal((20, 8)).astype(np.float32)
     named = tuple(Embeddings.of(side) for side in bank)
     expected = scores.correct("csls", bank=named)
-    found = scores.correct("csls", bank=tuple(FORMS[form](side) for side in bank))
-    assert np.array_equal(found.matrix(), expected.matrix())
-    assert np.array_equal(found.T.matrix(), expected.T.matrix())
+    corrected = scores.correct("csls", bank=tuple(FORMS[form](side) for side in bank))
+    assert np.array_equal(corrected.matrix(), expected.matrix())
+    assert np.array_equal(corrected.T.matrix(), expected.T.matrix())
     assert np.array_equal(scores.correct("csls", bank=FORMS[form](bank[0])).matrix(), expected.matrix())
 
 
@@ -458,14 +458,14 @@ def test_a_folder_that_the_datasets_library_saved(tmp_path, files):
 
 def test_the_datasets_library_itself(tmp_path, files):
     datasets = pytest.importorskip("datasets", reason="datasets is not installed")
-    made = datasets.Dataset.from_dict({"image": [str(file) for file in files], "caption": ["a", "b", "c"]})
-    made = made.cast_column("image", datasets.Image()).select([2, 0])
-    whole = datasets.DatasetDict({"train": made.select([1]), "test": made.select([0])})
-    assert limner.load(made).images.open(0).getpixel((0, 0)) == (40, 40, 40)
-    made.save_to_disk(tmp_path / "saved")
+    dataset = datasets.Dataset.from_dict({"image": [str(file) for file in files], "caption": ["a", "b", "c"]})
+    dataset = dataset.cast_column("image", datasets.Image()).select([2, 0])
+    dataset_dict = datasets.DatasetDict({"train": dataset.select([1]), "test": dataset.select([0])})
+    assert limner.load(dataset).images.open(0).getpixel((0, 0)) == (40, 40, 40)
+    dataset.save_to_disk(tmp_path / "saved")
     assert limner.load(tmp_path / "saved").images.open(1).getpixel((0, 0)) == (0, 0, 0)
-    whole.save_to_disk(tmp_path / "whole")
-    for loaded in (limner.load(whole), limner.load(tmp_path / "whole")):
+    dataset_dict.save_to_disk(tmp_path / "whole")
+    for loaded in (limner.load(dataset_dict), limner.load(tmp_path / "whole")):
         assert (len(loaded.train.images), len(loaded.test.images)) == (1, 1)
 
 
@@ -482,10 +482,10 @@ def test_written_for_the_datasets_library(tmp_path):
     assert row["image"].size == scenes.images.open(int(image)).size
     assert len(row["captions"]) == 5  # the image is stored once
     assert row["captions"] == [scenes.texts.values[n] for n in scenes.texts.ids.positions(row["captions_id"])]
-    again = limner.load(tmp_path / "scenes")
-    assert again.splits.keys() == scenes.splits.keys()
-    assert list(again.test.images.ids) == list(scenes.test.images.ids)
-    for loaded in (again, limner.load(opened)):
+    reloaded = limner.load(tmp_path / "scenes")
+    assert reloaded.splits.keys() == scenes.splits.keys()
+    assert list(reloaded.test.images.ids) == list(scenes.test.images.ids)
+    for loaded in (reloaded, limner.load(opened)):
         assert set(loaded.judgements) == set(scenes.judgements)
         assert dict(zip(loaded.texts.ids, loaded.texts.values, strict=True)) == dict(
             zip(scenes.texts.ids, scenes.texts.values, strict=True)
@@ -494,8 +494,8 @@ def test_written_for_the_datasets_library(tmp_path):
 
 def test_a_data_set_without_splits_and_pictures_is_written_too(tmp_path, files):
     datasets = pytest.importorskip("datasets", reason="datasets is not installed")
-    made = limner.load([(files[0], "black"), (files[0], "dark"), (files[1], "grey")])
-    assert limner.datasets.write(made, tmp_path / "three", form="huggingface") == ()
+    collection = limner.load([(files[0], "black"), (files[0], "dark"), (files[1], "grey")])
+    assert limner.datasets.write(collection, tmp_path / "three", form="huggingface") == ()
     opened = datasets.load_from_disk(tmp_path / "three")
     assert opened["captions"][:] == [["black", "dark"], ["grey"]]
     assert [picture.getpixel((0, 0)) for picture in opened["image"][:]] == [(0, 0, 0), (20, 20, 20)]
@@ -514,27 +514,27 @@ def test_a_data_set_without_splits_and_pictures_is_written_too(tmp_path, files):
 @pytest.mark.parametrize("name", ["../out", "a/b", "..", "rest"])
 def test_a_split_that_cannot_be_a_folder_is_refused(name, tmp_path):
     sides = limner.Items(["i"], [None]), limner.Items(["t"], ["a"], kind="text")
-    made = limner.Collection("bare", *sides, PAIR, splits={name: ["i"]})
+    collection = limner.Collection("bare", *sides, PAIR, splits={name: ["i"]})
     with pytest.raises(LimnerError, match="cannot be the name of a folder, or is taken: rename it"):
-        limner.datasets.write(made, tmp_path / "in" / "bare", form="huggingface")
+        limner.datasets.write(collection, tmp_path / "in" / "bare", form="huggingface")
     assert not list(tmp_path.rglob("*.arrow"))
 
 
 def test_a_column_of_numbers_and_words_is_written_as_text(tmp_path):
     texts = limner.Items(["t", "u"], ["a", "b"], {"mixed": [1, "one"]}, "text")
     pairs = limner.Judgements.from_pairs([("i", "t"), ("i", "u")])
-    made = limner.Collection("mixed", limner.Items(["i"], [None]), texts, pairs)
-    limner.datasets.write(made, tmp_path / "mixed", form="huggingface")
+    collection = limner.Collection("mixed", limner.Items(["i"], [None]), texts, pairs)
+    limner.datasets.write(collection, tmp_path / "mixed", form="huggingface")
     assert list(limner.load(tmp_path / "mixed").texts.field("mixed")) == ["1", "one"]
 
 
 def test_grades_and_fields_of_captions_survive_the_datasets_library(tmp_path):
     pairs = limner.Judgements.from_pairs([("i", "t", 2.0), ("i", "u", 0.0), ("j", "t", 1.0), ("j", "v", 1.0)])
     texts = limner.Items(["t", "u", "v"], ["a", "b", "c"], {"language": ["en", "de", "fr"]}, "text")
-    made = limner.Collection("graded", limner.Items(["i", "j"], [None, None]), texts, pairs)
-    limner.datasets.write(made, tmp_path / "graded", form="huggingface")
-    again = limner.load(tmp_path / "graded")
-    assert set(again.judgements) == set(pairs) and list(again.texts.field("language")) == ["en", "de", "fr"]
+    collection = limner.Collection("graded", limner.Items(["i", "j"], [None, None]), texts, pairs)
+    limner.datasets.write(collection, tmp_path / "graded", form="huggingface")
+    reloaded = limner.load(tmp_path / "graded")
+    assert set(reloaded.judgements) == set(pairs) and list(reloaded.texts.field("language")) == ["en", "de", "fr"]
     rows = [{"image": "a.jpg", "captions": ["x", "y"], "captions_id": ["1"]}]
     with pytest.raises(LimnerError, match="expected a list with a value for each of 2 captions"):
         limner.load(rows)
@@ -542,18 +542,18 @@ def test_grades_and_fields_of_captions_survive_the_datasets_library(tmp_path):
 
 @pytest.mark.parametrize("form", ["huggingface", "beir", "croissant", "tar"])
 def test_images_are_counted_while_they_are_written(tmp_path, form):
-    world, told = limner.load("scenes", images=12), []
+    world, calls = limner.load("scenes", images=12), []
     path = tmp_path / ("w.tar" if form == "tar" else "w")
     write = limner.datasets.write
-    write(world, path, form=None if form == "tar" else form, progress=lambda done, total: told.append((done, total)))
-    assert told == [(n, 12) for n in range(1, 13)]
+    write(world, path, form=None if form == "tar" else form, progress=lambda done, total: calls.append((done, total)))
+    assert calls == [(n, 12) for n in range(1, 13)]
 
 
 PAIR = limner.Judgements.from_pairs([("i", "t")])
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("source", "message"),
     [
         (3, "got int: expected the name of a data set, a path, or a table"),
         ([1, 2], "row 0 is .*expected {column: value}, or an"),
@@ -562,9 +562,9 @@ PAIR = limner.Judgements.from_pairs([("i", "t")])
         ([], "no rows"),
     ],
 )
-def test_what_is_no_table_is_refused(given, message):
+def test_what_is_no_table_is_refused(source, message):
     with pytest.raises(LimnerError, match=message):
-        limner.load(given)
+        limner.load(source)
 
 
 def test_judgements_stay_what_they_are():

@@ -55,13 +55,13 @@ def all_right(judgements, judged, grades):
 def test_the_range_goes_from_all_unjudged_wrong_to_all_right(measure, ties):
     """These are its ends, unless the measure divides by the number of relevant candidates; then they lie within."""
     scores, judgements, judged, grades = partial(ties=ties)
-    found = evaluate(scores, judgements, measures=measure).find(measure)
+    result = evaluate(scores, judgements, measures=measure).find(measure)
     oracle = evaluate(scores, all_right(judgements, judged, grades), measures=measure).find(measure)
-    low, high = sorted((found.value, oracle.value))
+    low, high = sorted((result.value, oracle.value))
     if measure in ("Recall@3", "mAP@R", "RP", "nDCG@5", "MAP"):
-        assert found.possible[0] < low < high < found.possible[1]
+        assert result.possible[0] < low < high < result.possible[1]
     else:
-        assert found.possible == pytest.approx((low, high)) and low < high
+        assert result.possible == pytest.approx((low, high)) and low < high
 
 
 def test_min_grade_counts_a_weak_match_as_judged_wrong():
@@ -117,15 +117,15 @@ def test_the_range_of_folds_is_over_the_queries_of_each_fold():
     """One fold has a query with a match; the other counts if the unjudged candidate of its query is right."""
     images, texts = [f"i{k}" for k in range(2)], [f"t{k}" for k in range(4)]
     folds = [{"fold": [k * 2 // n for k in range(n)]} for n in (2, 4)]
-    held = Collection(
+    collection = Collection(
         "toy", Items(images, [None] * 2, folds[0]), Items(texts, texts, folds[1], kind="text"),
         Judgements.from_pairs([("i0", "t0", 1.0), ("i0", "t1", 0.0), ("i1", "t2", 0.0)]),
     )  # fmt: skip
     scores = Scores.from_matrix(np.array([[4.0, 3, 2, 1], [1, 2, 4, 3]]), images, texts)
-    results = evaluate(scores, held, protocol="coco-1k", measures="R@1 MeanR").results
-    found = {str(r.measure): r for r in results if r.direction == "i2t"}
-    assert found["R@1"].value == 1 and found["R@1"].possible == (0.5, 1.0)
-    assert found["MeanR"].possible == (1.0, 1.5)
+    results = evaluate(scores, collection, protocol="coco-1k", measures="R@1 MeanR").results
+    by_measure = {str(r.measure): r for r in results if r.direction == "i2t"}
+    assert by_measure["R@1"].value == 1 and by_measure["R@1"].possible == (0.5, 1.0)
+    assert by_measure["MeanR"].possible == (1.0, 1.5)
 
 
 def test_the_table_the_files_and_the_page_show_both_ends(tmp_path):
@@ -133,13 +133,13 @@ def test_the_table_the_files_and_the_page_show_both_ends(tmp_path):
     report = evaluate(scores, judgements, measures="R@1 MRR")
     text = str(report)
     assert "pairs: lowest to highest, whatever the unjudged pairs are" in text and "Judged@1" in text
-    found = report.find("R@1")
-    assert " to ".join(map(found.measure.show, found.possible)) in text
-    again = Report.load(report.save(tmp_path / "r.json"))
-    assert again.find("R@1").possible == found.possible and str(again) == text
+    result = report.find("R@1")
+    assert " to ".join(map(result.measure.show, result.possible)) in text
+    reloaded = Report.load(report.save(tmp_path / "r.json"))
+    assert reloaded.find("R@1").possible == result.possible and str(reloaded) == text
     assert "whatever the unjudged pairs are" in report.save(tmp_path / "r.html").read_text()
     (row,) = [row for row in report.rows() if row["measure"] == "R@1"]
-    assert (row["lowest"], row["highest"]) == found.possible
+    assert (row["lowest"], row["highest"]) == result.possible
 
 
 @pytest.mark.parametrize("measures", ["MRR", "MedR mAP@R"])
@@ -155,13 +155,13 @@ def test_every_form_says_the_share_and_both_ends(tmp_path):
 
     scores, judgements, *_ = partial()
     report = evaluate(scores, judgements, measures="R@1")
-    found, ends = report.find("R@1"), "{:.1f} to {:.1f}"
-    ends = ends.format(*(100 * end for end in found.possible))
+    result, ends = report.find("R@1"), "{:.1f} to {:.1f}"
+    ends = ends.format(*(100 * end for end in result.possible))
     assert (
-        ends in str(report) and with_range(found) == f"{100 * found.value:.1f} ({ends})" and "Judged@1" in str(report)
+        ends in str(report) and with_range(result) == f"{100 * result.value:.1f} ({ends})" and "Judged@1" in str(report)
     )
     (saved,) = [r for r in json.loads(report.save(tmp_path / "r.json").read_text())["results"] if r["measure"] == "R@1"]
-    assert saved["value"] == found.value and tuple(saved["possible"]) == found.possible
+    assert saved["value"] == result.value and tuple(saved["possible"]) == result.possible
     for ending in ("csv", "md", "tex", "html"):
         assert "Judged@1" in report.save(tmp_path / f"r.{ending}").read_text()
     page = (tmp_path / "r.html").read_text()
@@ -201,8 +201,8 @@ def shell(*words, status=0):
 
 
 def test_a_bare_matrix_is_not_matched_to_a_file_of_judgements(merged):
-    told = shell("evaluate", "better.qrels", "--scores", "s.npy", status=3)
-    assert "whose order is arbitrary" in told and "--judgements FILE" in told
+    output = shell("evaluate", "better.qrels", "--scores", "s.npy", status=3)
+    assert "whose order is arbitrary" in output and "--judgements FILE" in output
 
 
 def test_a_qrels_collection_has_no_order(merged):
@@ -236,8 +236,8 @@ def test_judgements_beside_a_collection_at_the_shell(merged):
     toy, better = merged
     expected = evaluate(toys.scores(toy), toy, measures="R@1", judgements={"better": better})
     words = ("evaluate", "captions.csv", "--scores", "s.npy", "--measures", "R@1", "--judgements", "better.qrels")
-    told = shell(*words, "-o", "r.json", "-o", "r.html")
-    assert "better" in told and "pairs" in told
+    output = shell(*words, "-o", "r.json", "-o", "r.html")
+    assert "better" in output and "pairs" in output
     saved = Report.load("r.json")
     for direction in ("i2t", "t2i"):
         assert saved.value("R@1", view="better", direction=direction) == pytest.approx(
@@ -317,8 +317,8 @@ def test_a_system_that_returns_the_original_first_has_success_1(captions):
     report = evaluate(Scores.from_matrix(originals, test.images.ids, test.texts.ids), test, protocol="flickr8k-judged")
     for view in ("crowd", "expert"):
         for direction in ("i2t", "t2i"):
-            found = report.find("S@1", view=view, direction=direction)
-            assert found.value == 1 and len(found.queries) == 1000
+            result = report.find("S@1", view=view, direction=direction)
+            assert result.value == 1 and len(result.queries) == 1000
     assert report.value("R@1", view="flickr8k-judged", direction="t2i") == 1
     assert not any("not comparable with published" in note for note in report.notes)
 
@@ -346,8 +346,8 @@ def test_only_the_judged_caption_of_five_is_searched():
     reports = [evaluate(scores, five), evaluate(inner, one)]
     for view, measure in itertools.product(("crowd", "expert"), ("R@1", "Judged@1", "mAP@R")):
         for direction in ("i2t", "t2i"):
-            whole, part = (r.find(measure, view=view, direction=direction) for r in reports)
-            assert whole.value == pytest.approx(part.value) and whole.possible == part.possible
+            full_result, part = (r.find(measure, view=view, direction=direction) for r in reports)
+            assert full_result.value == pytest.approx(part.value) and full_result.possible == part.possible
     assert any("expert (i2t): measured among the 977 of 5,000 candidates" in note for note in reports[0].notes)
 
 

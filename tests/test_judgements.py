@@ -13,13 +13,13 @@ pairs_strategy = st.dictionaries(
 )
 
 
-def made(pairs):
+def judgements_of(pairs):
     return Judgements.from_pairs([(q, c, g) for (q, c), g in pairs.items()], queries="abcd", candidates="wxyz")
 
 
 @given(pairs_strategy)
 def test_holds_exactly_what_was_given(pairs):
-    judgements = made(pairs)
+    judgements = judgements_of(pairs)
     for q in "abcd":
         for c in "wxyz":
             assert judgements.grade(q, c) == pairs.get((q, c))
@@ -29,14 +29,14 @@ def test_holds_exactly_what_was_given(pairs):
 
 @given(pairs_strategy)
 def test_transposed_twice_is_the_same(pairs):
-    judgements = made(pairs)
+    judgements = judgements_of(pairs)
     assert judgements == judgements.T.T
     assert all(judgements.T.grade(c, q) == g for (q, c), g in pairs.items())
 
 
 @given(pairs_strategy, pairs_strategy)
 def test_union_takes_the_higher_grade(first, second):
-    union = made(first) | made(second)
+    union = judgements_of(first) | judgements_of(second)
     expected = {key: max(first.get(key, 0.0), second.get(key, 0.0)) for key in first.keys() | second.keys()}
     assert {(q, c): g for q, c, g in union} == expected
 
@@ -48,9 +48,9 @@ def test_union_of_different_ids_keeps_all_of_them():
 
 @given(pairs_strategy, st.lists(st.sampled_from("abcd"), unique=True), st.lists(st.sampled_from("wxyz"), unique=True))
 def test_restrict_keeps_the_order_asked_for(pairs, queries, candidates):
-    kept = made(pairs).restrict(queries=queries, candidates=candidates)
-    assert list(kept.queries) == queries and list(kept.candidates) == candidates
-    assert {(q, c): g for q, c, g in kept} == {
+    restricted = judgements_of(pairs).restrict(queries=queries, candidates=candidates)
+    assert list(restricted.queries) == queries and list(restricted.candidates) == candidates
+    assert {(q, c): g for q, c, g in restricted} == {
         (q, c): g for (q, c), g in pairs.items() if q in queries and c in candidates
     }
 

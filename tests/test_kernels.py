@@ -21,14 +21,14 @@ def rows(dtype):
     rng = np.random.default_rng(3)
     normal = rng.standard_normal(WIDTH)
     huge = np.finfo(dtype).max
-    made = [
+    hard_rows = [
         normal, np.round(normal, 1), np.round(normal), np.zeros(WIDTH), np.full(WIDTH, -np.inf), np.sort(normal),
         -np.sort(-normal), np.where(normal > 1, np.inf, normal), np.where(normal < 1, -np.inf, normal),
         np.where(normal < 0, -np.inf, 0.0), np.where(np.arange(WIDTH) == 5, huge, normal),
         normal * np.finfo(dtype).tiny, np.where(normal > 0, huge, -huge), np.where(normal > 0, 0.0, -0.0),
         np.where(normal > 2, np.inf, -np.inf), np.arange(WIDTH) % 7,
     ]  # fmt: skip
-    return np.array(made, dtype=dtype)
+    return np.array(hard_rows, dtype=dtype)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -50,11 +50,11 @@ def test_ranks_within_pools_of_neighbours_and_of_scattered_columns(scattered, dt
     pool = np.arange(WIDTH) % 4 if scattered else np.arange(WIDTH) * 4 // WIDTH
     columns = np.argsort(pool, kind="stable")
     indptr = np.searchsorted(pool[columns], np.arange(5))
-    mine, place = np.arange(len(block)) % 4, 3
+    row_pools, place = np.arange(len(block)) % 4, 3
     counts = np.zeros((len(block), 3), np.int64)
     places = np.full(len(block), place)
-    kernels.count_pool(block, np.arange(len(block) + 1), places, counts, mine, indptr, columns)
-    for row, own, found in zip(block, mine, counts, strict=True):
-        values = row[pool == own]
+    kernels.count_pool(block, np.arange(len(block) + 1), places, counts, row_pools, indptr, columns)
+    for row, row_pool, row_counts in zip(block, row_pools, counts, strict=True):
+        values = row[pool == row_pool]
         before = (values[:place] == values[place]).sum()
-        assert found.tolist() == [(values > values[place]).sum(), (values == values[place]).sum(), before]
+        assert row_counts.tolist() == [(values > values[place]).sum(), (values == values[place]).sum(), before]

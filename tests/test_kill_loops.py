@@ -35,9 +35,9 @@ KILLS, FEW = 20, 2
 
 
 @pytest.fixture(scope="module")
-def given(tmp_path_factory):
+def inputs(tmp_path_factory):
     """What the commands read; none of them writes here."""
-    folder = tmp_path_factory.mktemp("given")
+    folder = tmp_path_factory.mktemp("inputs")
     world = limner.load("scenes", images=60)
     for name in ("colours", "histograms"):
         model = limner.train(world, name)
@@ -50,14 +50,14 @@ def given(tmp_path_factory):
     return folder
 
 
-def _answered(path, given):
-    for words in (("pool", path, *WORLD, "--model", given / "colours.npz", "--depth", "2"), ("tasks", path)):
-        assert command(["annotate", *words], folder=given).status == 0
+def _answered(path, inputs):
+    for words in (("pool", path, *WORLD, "--model", inputs / "colours.npz", "--depth", "2"), ("tasks", path)):
+        assert command(["annotate", *words], folder=inputs).status == 0
     with open_store(path) as store:
-        who = add_annotator(store, "ada").id
-        while (task := lease(store, who)) is not None:
+        annotator = add_annotator(store, "ada").id
+        while (task := lease(store, annotator)) is not None:
             for item in task.items:
-                submit(store, who, item.id, key=f"k{item.id}", grade=4 if item.id % 3 else 1)
+                submit(store, annotator, item.id, key=f"k{item.id}", grade=4 if item.id % 3 else 1)
 
 
 # --- what is killed, and what must hold ---------------------------------------------------------------------------
@@ -78,11 +78,11 @@ class Loop:
     words: tuple[str, ...]
     holds: Callable[[Path, Path, Any], Any]
     whole: Callable[[Any], bool]
-    before: Callable[[Path, Path], None] = lambda given, out: None
+    before: Callable[[Path, Path], None] = lambda inputs, out: None
 
-    def run(self, given: Path, out: Path, **moment: Any) -> Done:
+    def run(self, inputs: Path, out: Path, **moment: Any) -> Done:
         """Runs the command, and kills it at a moment."""
-        words = [word.replace("GIVEN", str(given)).replace("OUT", str(out)) for word in self.words]
+        words = [word.replace("GIVEN", str(inputs)).replace("OUT", str(out)) for word in self.words]
         return command(words, folder=out, **moment)
 
 
@@ -90,11 +90,11 @@ def one_file(*words, name):
     """A command that writes a file, or a folder, at once: it is the old one or the new one."""
 
     def holds(out, reference, last):
-        found = _bytes(out / name)
-        assert found in (OLD, _bytes(reference / name)), "neither the old nor the new one"
-        return found != OLD
+        content = _bytes(out / name)
+        assert content in (OLD, _bytes(reference / name)), "neither the old nor the new one"
+        return content != OLD
 
-    return Loop(words, holds, bool, lambda given, out: _old(out / name))
+    return Loop(words, holds, bool, lambda inputs, out: _old(out / name))
 
 
 OLD = {"": b"what an earlier run wrote"}
@@ -107,11 +107,11 @@ def _old(path):
 def _bytes(path):
     """The contents of a file, or of every file of a folder."""
     if path.is_dir():
-        return {str(file.relative_to(path)): _told(file) for file in sorted(path.rglob("*")) if file.is_file()}
-    return {"": _told(path)} if path.exists() else None
+        return {str(file.relative_to(path)): _content(file) for file in sorted(path.rglob("*")) if file.is_file()}
+    return {"": _content(path)} if path.exists() else None
 
 
-def _told(file):
+def _content(file):
     """What a file says: a report keeps its lists of ids under numbers that change from run to run."""
     if file.name == "r.json" and file.read_bytes() != OLD[""]:
         return limner.Report.load(file).rows()
@@ -128,12 +128,12 @@ def model_folder(kind, *settings):
     """Training that cannot be resumed: the model is the old one or the new one."""
 
     def holds(out, reference, last):
-        found = systems.load(out / "m")
-        assert found.name == "old" or found.fingerprint == systems.load(reference / "m").fingerprint
-        return found.name != "old"
+        model = systems.load(out / "m")
+        assert model.name == "old" or model.fingerprint == systems.load(reference / "m").fingerprint
+        return model.name != "old"
 
     words = ("train", kind, *WORLD, "-o", "OUT/m", *(word for each in settings for word in ("-O", each)))
-    return Loop(words, holds, bool, lambda given, out: _folder(out, "m"))
+    return Loop(words, holds, bool, lambda inputs, out: _folder(out, "m"))
 
 
 def learned(kind, *settings):
@@ -155,12 +155,12 @@ HEADS = ("hidden_dim=8", "heads=2", "layers=1")
 
 def encoded(out, reference, last):
     """Every part of the cache is whole, and none is lost."""
-    kept = [len(RowStore(out / "c", owner="slow 1", width=3))] if (out / "c").is_dir() else [0]
-    assert kept[0] >= (last or [0])[0]
+    state = [len(RowStore(out / "c", owner="slow 1", width=3))] if (out / "c").is_dir() else [0]
+    assert state[0] >= (last or [0])[0]
     if (out / "v.npy").exists() and (out / "v.ids.txt").exists():
         assert (Embeddings.load(out / "v.npy").matrix == Embeddings.load(reference / "v.npy").matrix).all()
-        kept.append("written")
-    return kept
+        state.append("written")
+    return state
 
 
 def indexed(out, reference, last):
@@ -168,12 +168,12 @@ def indexed(out, reference, last):
     if not (out / "i" / "items.lance" / "_versions").is_dir():  # before the first commit
         assert last is None
         return None
-    found = open_index(out / "i")
-    whole = open_index(reference / "i")
-    ids = list(found.ids)
-    assert ids == list(whole.ids)[: len(ids)] and len(ids) >= (last or 0)
-    rows = np.concatenate(list(found.store.vectors()))
-    assert np.allclose(rows, np.concatenate(list(whole.store.vectors()))[: len(ids)], atol=1e-6)
+    index = open_index(out / "i")
+    reference_index = open_index(reference / "i")
+    ids = list(index.ids)
+    assert ids == list(reference_index.ids)[: len(ids)] and len(ids) >= (last or 0)
+    rows = np.concatenate(list(index.store.vectors()))
+    assert np.allclose(rows, np.concatenate(list(reference_index.store.vectors()))[: len(ids)], atol=1e-6)
     return len(ids)
 
 
@@ -181,35 +181,35 @@ def pooled(out, reference, last):
     """The whole pool or nothing of it."""
     if not (out / "w.db").exists():
         return 0
-    with open_store(out / "w.db") as store, open_store(reference / "w.db") as whole:
-        found, expected = (counts(each) for each in (store, whole))
-        assert (found["proposals"], found["pairs"]) in ((0, 0), (expected["proposals"], expected["pairs"]))
-        assert not found["pairs"] or set(waiting(store)) == set(waiting(whole))
-        return found["pairs"]
+    with open_store(out / "w.db") as store, open_store(reference / "w.db") as reference_store:
+        actual, expected = (counts(each) for each in (store, reference_store))
+        assert (actual["proposals"], actual["pairs"]) in ((0, 0), (expected["proposals"], expected["pairs"]))
+        assert not actual["pairs"] or set(waiting(store)) == set(waiting(reference_store))
+        return actual["pairs"]
 
 
 def tasked(out, reference, last):
     """All tasks or none."""
-    with open_store(out / "w.db") as store, open_store(reference / "w.db") as whole:
-        found, expected = counts(store)["tasks"], counts(whole)["tasks"]
-    assert found in (0, expected)
-    return found
+    with open_store(out / "w.db") as store, open_store(reference / "w.db") as reference_store:
+        actual, expected = counts(store)["tasks"], counts(reference_store)["tasks"]
+    assert actual in (0, expected)
+    return actual
 
 
 def reranked(out, reference, last):
     """Every kept score is whole and none is lost; the run is not there or whole."""
-    kept = [len(RowStore(out / "c", owner="pairs judge 1", width=1, dtype="float64"))] if (out / "c").is_dir() else [0]
-    assert kept[0] >= (last or [0])[0]
+    state = [len(RowStore(out / "c", owner="pairs judge 1", width=1, dtype="float64"))] if (out / "c").is_dir() else [0]
+    assert state[0] >= (last or [0])[0]
     if (out / "c.run").exists():
         assert (out / "c.run").read_bytes() == (reference / "c.run").read_bytes()
-        kept.append("written")
-    return kept
+        state.append("written")
+    return state
 
 
-def _copied(given, out):
+def _copied(inputs, out):
     for name in ("w.db", "w.db-wal", "w.db-shm"):
         (out / name).unlink(missing_ok=True)
-    done = command(["annotate", "pool", out / "w.db", *WORLD, "--model", given / "colours.npz"], folder=out)
+    done = command(["annotate", "pool", out / "w.db", *WORLD, "--model", inputs / "colours.npz"], folder=out)
     assert done.status == 0, done.said
 
 
@@ -256,18 +256,18 @@ LOOPS = {
 OFTEN = ("encode", "index", "train towers", "annotate pool", "evaluate")
 
 
-def killed(loop, given, tmp_path, kills, seed=0):
+def killed(loop, inputs, tmp_path, kills, seed=0):
     """Kills a command so many times, and lets it come to its end; returns how many runs it took."""
     draw, reference, out = random.Random(seed), tmp_path / "reference", tmp_path / "out"
     for folder in (reference, out):
         folder.mkdir()
-        loop.before(given, folder)
-    whole = loop.run(given, reference)
-    assert whole.status == 0 and whole.touches > 0, whole.said
+        loop.before(inputs, folder)
+    complete_run = loop.run(inputs, reference)
+    assert complete_run.status == 0 and complete_run.touches > 0, complete_run.said
     last, runs, met = None, 0, 0
     while met < kills:
-        moments = {"after": draw.uniform(0, whole.seconds)}, {"at": draw.randint(1, whole.touches)}
-        done = loop.run(given, out, **draw.choice(moments))
+        moments = {"after": draw.uniform(0, complete_run.seconds)}, {"at": draw.randint(1, complete_run.touches)}
+        done = loop.run(inputs, out, **draw.choice(moments))
         runs, met = runs + 1, met + (done.status == -9)
         assert done.status in (0, -9), f"run {runs}, after {met} kills: {done.said}"
         assert runs < 10 * kills + 20, "it always ends before it is killed"
@@ -277,8 +277,8 @@ def killed(loop, given, tmp_path, kills, seed=0):
             last = None
             shutil.rmtree(out)
             out.mkdir()
-            loop.before(given, out)
-    done = loop.run(given, out)
+            loop.before(inputs, out)
+    done = loop.run(inputs, out)
     assert done.status == 0, done.said
     assert loop.whole(loop.holds(out, reference, last))
     assert not list(out.rglob("*.draft")), "what the killed runs left behind is gone"
@@ -286,18 +286,18 @@ def killed(loop, given, tmp_path, kills, seed=0):
 
 
 @pytest.mark.parametrize("name", OFTEN)
-def test_a_few_kills(given, tmp_path, name):
-    killed(LOOPS[name], given, tmp_path, FEW)
+def test_a_few_kills(inputs, tmp_path, name):
+    killed(LOOPS[name], inputs, tmp_path, FEW)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", LOOPS)
-def test_twenty_kills(given, tmp_path, name):
-    print(f"{name}: {KILLS} kills in {killed(LOOPS[name], given, tmp_path, KILLS, seed=1)} runs")
+def test_twenty_kills(inputs, tmp_path, name):
+    print(f"{name}: {KILLS} kills in {killed(LOOPS[name], inputs, tmp_path, KILLS, seed=1)} runs")
 
 
 @pytest.mark.long
 def test_twenty_kills_of_a_server(tmp_path):
-    found = benchmark.storm(tmp_path, annotators=10, tasks=20, size=12, replication=2, kills=KILLS, images=50)
-    assert found.again > 0 and found.acknowledged == 480
-    assert (found.lost, found.doubled, found.over, found.errors) == (0, 0, 0, [])
+    result = benchmark.storm(tmp_path, annotators=10, tasks=20, size=12, replication=2, kills=KILLS, images=50)
+    assert result.again > 0 and result.acknowledged == 480
+    assert (result.lost, result.doubled, result.over, result.errors) == (0, 0, 0, [])

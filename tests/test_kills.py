@@ -52,23 +52,23 @@ def test_a_killed_save_leaves_the_old_or_the_new_model(world, tmp_path, kind):
     if kind in LEARNED:
         pytest.importorskip("torch", reason="training needs torch")
     seed = {} if kind == "histograms" else {"seed": 3}
-    made = {
+    models = {
         "old": limner.train(world, kind, name="old", **SMALL[kind]),
         "new": limner.train(world.test, kind, name="new", **SMALL[kind], **seed),
     }
     ending = ".npz" if kind == "histograms" else ""
-    kept = {name: model.save(tmp_path / f"{name}{ending}") for name, model in made.items()}
-    marks = {name: model.fingerprint for name, model in made.items()}
+    paths = {name: model.save(tmp_path / f"{name}{ending}") for name, model in models.items()}
+    marks = {name: model.fingerprint for name, model in models.items()}
     place = tmp_path / "there" / f"m{ending}"
     place.parent.mkdir()
-    made["old"].save(place)
-    for step in deaths(save_again, kept["new"], place, folder=place.parent, imports=[IMPORTS.get(kind, "limner")]):
-        found = systems.load(place)
-        assert found.fingerprint == marks[found.name], f"step {step}: {found.name!r} with other weights"
+    models["old"].save(place)
+    for step in deaths(save_again, paths["new"], place, folder=place.parent, imports=[IMPORTS.get(kind, "limner")]):
+        loaded = systems.load(place)
+        assert loaded.fingerprint == marks[loaded.name], f"step {step}: {loaded.name!r} with other weights"
         card = place / "README.md"
-        assert not card.exists() or card.read_text().startswith(f"# {found.name}"), "the card of another model"
-        if found.name == "new":
-            made["old"].save(place)
+        assert not card.exists() or card.read_text().startswith(f"# {loaded.name}"), "the card of another model"
+        if loaded.name == "new":
+            models["old"].save(place)
 
 
 # --- files that belong together -----------------------------------------------------------------------------------
@@ -88,14 +88,14 @@ def test_vectors_never_get_the_ids_of_others(tmp_path, ending):
     path = tmp_path / f"v.{ending}"
     vectors("old").save(path)
     for _ in deaths(save_vectors, path, folder=tmp_path, imports=["limner.core.embeddings", "pyarrow.parquet"]):
-        found = _told_apart(path)
-        name = found.ids[0][:3]
-        assert list(found.ids) == list(vectors(name).ids) and (found.matrix == vectors(name).matrix).all()
+        embeddings = _load_repaired(path)
+        name = embeddings.ids[0][:3]
+        assert list(embeddings.ids) == list(vectors(name).ids) and (embeddings.matrix == vectors(name).matrix).all()
         if name == "new":
             vectors("old").save(path)
 
 
-def _told_apart(path):
+def _load_repaired(path):
     """As somebody would read it who does what the message says."""
     with suppress(limner.LimnerError):
         return Embeddings.load(path)
@@ -118,9 +118,9 @@ def test_both_directions_of_judgements_are_of_one_export(tmp_path):
     folder.parent.mkdir()
     write_eccv(judged("old"), folder)
     for _ in deaths(save_eccv, folder, folder=folder.parent, imports=["limner.annotate.answer_files"]):
-        found = {key[:3] for file in sorted(os.listdir(folder)) for key in _keys(folder / file)}
-        assert found in ({"old"}, {"new"}) and len(os.listdir(folder)) == 2
-        if found == {"new"}:
+        prefixes = {key[:3] for file in sorted(os.listdir(folder)) for key in _keys(folder / file)}
+        assert prefixes in ({"old"}, {"new"}) and len(os.listdir(folder)) == 2
+        if prefixes == {"new"}:
             write_eccv(judged("old"), folder)
     assert len(read_judgements(folder)) == 3
 

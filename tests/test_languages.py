@@ -51,31 +51,31 @@ def test_crossmodal(tmp_path):
     assert loaded.name == "crossmodal-3600" and loaded.judgements.counts.tolist() == [3, 2]
     assert loaded.texts.values[loaded.texts.ids.index("a.jpg#en1")] == "two"
     assert list(loaded.images.field("locale")) == ["de", "hi"]
-    for bad, said in (
+    for bad, message in (
         ('{"en": {"caption": ["x"]}}', "no 'image/key'"),
         ('{"image/key": "a"}', "no captions by language"),
         ('{"image/key": "a", "en": {"caption": "x"}}', "expected a list of texts"),
     ):
         (tmp_path / "captions.jsonl").write_text(bad + "\n")
-        with pytest.raises(LimnerError, match=said):
+        with pytest.raises(LimnerError, match=message):
             load_crossmodal(tmp_path)
 
 
-def world(languages=("de", "en", "fr"), *, images=30, seed=0, same=False):
+def world(languages=("de", "en", "fr"), *, images=30, seed=0, equal_scores=False):
     rng = np.random.default_rng(seed)
     ids = [f"i{n}" for n in range(images)]
     names = [f"i{n}#{language}" for language in languages for n in range(images)]
     texts = limner.Items(names, names, {"language": [name.split("#")[1] for name in names]}, kind="text")
     pairs = limner.Judgements.from_pairs([(name.split("#")[0], name) for name in names])
-    made = limner.Collection("small", limner.Items(ids, [None] * images), texts, pairs)
+    collection = limner.Collection("small", limner.Items(ids, [None] * images), texts, pairs)
     block = [rng.standard_normal((images, images)) + 1.5 * np.eye(images) for _ in languages]
-    matrix = np.hstack([block[0]] * len(languages) if same else block)
-    return made, limner.Scores.from_matrix(matrix, ids, names)
+    matrix = np.hstack([block[0]] * len(languages) if equal_scores else block)
+    return collection, limner.Scores.from_matrix(matrix, ids, names)
 
 
 def test_each_language_is_what_its_texts_alone_give():
-    made, scores = world()
-    report = evaluate_languages(scores, made, measures="R@1 MRR")
+    collection, scores = world()
+    report = evaluate_languages(scores, collection, measures="R@1 MRR")
     for number, language in enumerate(("de", "en", "fr")):
         block = scores.matrix()[:, 30 * number : 30 * (number + 1)]
         for direction, ranked in (("i2t", block), ("t2i", block.T)):
@@ -94,20 +94,20 @@ def test_each_language_is_what_its_texts_alone_give():
 
 def test_languages_that_agree_make_no_interval_narrower():
     """The same images in three languages with the same scores: one language says as much as three."""
-    made, scores = world(same=True)
-    report = evaluate_languages(scores, made, measures="R@1")
+    collection, scores = world(equal_scores=True)
+    report = evaluate_languages(scores, collection, measures="R@1")
     one, macro = report.value("de", "R@1"), report.value(MACRO, "R@1")
     assert macro.high - macro.low >= 0.9 * (one.high - one.low)
-    apart = evaluate_languages(world(seed=1)[1], made, measures="R@1").value(MACRO, "R@1")
-    assert apart.high - apart.low < 0.9 * (one.high - one.low)
+    independent = evaluate_languages(world(seed=1)[1], collection, measures="R@1").value(MACRO, "R@1")
+    assert independent.high - independent.low < 0.9 * (one.high - one.low)
 
 
 def test_the_macro_interval_covers():
     """200 worlds whose true macro mean is known from 200 others; nominal 95%."""
     reports = [evaluate_languages(world(images=12, seed=s)[1], world(images=12)[0], measures="R@1") for s in range(100)]
-    found = [report.value(MACRO, "R@1") for report in reports]
-    truth = np.mean([each.estimate for each in found])
-    assert np.mean([each.low <= truth <= each.high for each in found]) >= 0.9
+    estimates = [report.value(MACRO, "R@1") for report in reports]
+    truth = np.mean([each.estimate for each in estimates])
+    assert np.mean([each.low <= truth <= each.high for each in estimates]) >= 0.9
 
 
 def test_from_the_shell(tmp_path):
@@ -135,8 +135,8 @@ def test_from_the_shell(tmp_path):
 
 
 def test_languages_of_different_images_are_told():
-    made, scores = world(("de", "en"))
-    kept = [name for name in made.texts.ids if not (name.endswith("#de") and name < "i2")]
-    texts = made.texts.subset(kept)
-    part = limner.Collection("part", made.images, texts, made.judgements.restrict(candidates=texts.ids))
+    collection, scores = world(("de", "en"))
+    names = [name for name in collection.texts.ids if not (name.endswith("#de") and name < "i2")]
+    texts = collection.texts.subset(names)
+    part = limner.Collection("part", collection.images, texts, collection.judgements.restrict(candidates=texts.ids))
     assert any("different images" in note for note in evaluate_languages(scores, part).notes)

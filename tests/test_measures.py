@@ -38,8 +38,8 @@ def value(measure, scores, grades, **options):
 
 
 def agree(measures, placed, oracle):
-    got = {str(m): float(m(placed)[0]) for m in measures}
-    assert got == pytest.approx({str(m): oracle(m) for m in measures}, abs=1e-12)
+    values = {str(m): float(m(placed)[0]) for m in measures}
+    assert values == pytest.approx({str(m): oracle(m) for m in measures}, abs=1e-12)
 
 
 @given(graded_query)
@@ -65,8 +65,8 @@ def test_no_share_is_above_1_or_below_0(items, k):
                 measure = Measure.parse(text + name)
                 if name == "(graded)" and kind.name in ("R", "S", "P"):
                     continue  # means of grades, which may be above 1
-                found = measure(placed)[0]
-                assert kind.bounds[0] <= found <= kind.bounds[1], (measure, found)
+                value = measure(placed)[0]
+                assert kind.bounds[0] <= value <= kind.bounds[1], (measure, value)
 
 
 @pytest.mark.parametrize(
@@ -76,12 +76,12 @@ def test_a_perfect_value_under_ties_is_1(measure, tied, k):
     """All candidates are relevant and tied; the interval of such values is the one for shares."""
     name, _, option = measure.partition("(")
     text = f"{name}@{k}" if k else name
-    found = evaluate(
+    result = evaluate(
         Scores.from_matrix(np.zeros((3, tied)), "abc", range(tied)),
         Judgements.from_pairs([(q, c) for q in "abc" for c in range(tied)]),
         measures=text + (f"({option}" if option else ""),
     ).results[0]
-    assert found.values.max() <= 1 and found.interval is not None and "Wilson" in found.interval.method
+    assert result.values.max() <= 1 and result.interval is not None and "Wilson" in result.interval.method
 
 
 def test_contributions_far_down_a_list_are_not_negative():
@@ -312,13 +312,13 @@ def test_bounds_are_those_of_every_continuation(query):
 
 
 @given(cut_query, st.integers(0, 3))
-def test_bounds_of_an_unknown_pool_hold_those_of_every_pool(query, more):
+def test_bounds_of_an_unknown_pool_hold_those_of_every_pool(query, n_unlisted):
     grades, depth = query
     placed = cut_list(grades, depth)
     for measure in ALL:
         low, high = (float(end[0]) for end in bounds(placed, measure))
-        least, most = oracles.continued(measure, grades[:depth], [*grades[depth:], *[0.0] * more])
-        assert low - 1e-12 <= least and most <= high + 1e-12, measure
+        lowest, highest = oracles.continued(measure, grades[:depth], [*grades[depth:], *[0.0] * n_unlisted])
+        assert low - 1e-12 <= lowest and highest <= high + 1e-12, measure
 
 
 def test_bounds_of_whole_rankings_are_the_values():

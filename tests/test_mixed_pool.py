@@ -42,39 +42,39 @@ def slow(collection, images, texts, *, centred):
             unit = [(v - mean) / np.linalg.norm(v - mean) for v in unit]
         pool += [(kind, key, v) for key, v in zip(ids, unit, strict=True)]
     matched = {(("image", i), ("text", t)) for i, t in CAPTIONS} | {(("text", t), ("image", i)) for i, t in CAPTIONS}
-    same = {(a, c) for a, b in matched for b2, c in matched if b == b2 and a != c}
-    found = {}
+    siblings = {(a, c) for a, b in matched for b2, c in matched if b == b2 and a != c}
+    hits = {}
     for kind in ("image", "text"):
         for query in [each for each in pool if each[0] == kind]:
             key = query[:2]
-            rest = [each for each in pool if each is not query]
-            order = sorted(rest, key=lambda each: -(each[2] @ query[2]))
+            candidates = [each for each in pool if each is not query]
+            order = sorted(candidates, key=lambda each: -(each[2] @ query[2]))
             crossing = [each for each in order if each[0] != kind]
-            found.setdefault((kind, "other@10"), []).append(np.mean([each[0] != kind for each in order[:10]]))
+            hits.setdefault((kind, "other@10"), []).append(np.mean([each[0] != kind for each in order[:10]]))
             if not any(a == key for a, _ in matched):
                 continue
             for k in (1, 5, 10):
                 right = [(key, each[:2]) in matched for each in order[:k]]
-                either = [(key, each[:2]) in matched | same for each in order[:k]]
-                found.setdefault((kind, f"R@{k}"), []).append(any(right))
-                found.setdefault((kind, f"any R@{k}"), []).append(any(either))
+                either = [(key, each[:2]) in matched | siblings for each in order[:k]]
+                hits.setdefault((kind, f"R@{k}"), []).append(any(right))
+                hits.setdefault((kind, f"any R@{k}"), []).append(any(either))
                 alone = any((key, each[:2]) in matched for each in crossing[:k])
-                found.setdefault((kind, f"alone R@{k}"), []).append(alone)
-    return {key: np.mean(values) for key, values in found.items()}
+                hits.setdefault((kind, f"alone R@{k}"), []).append(alone)
+    return {key: np.mean(values) for key, values in hits.items()}
 
 
 @pytest.mark.parametrize("gap", [0.0, 1.0, 4.0])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_against_lists_sorted_by_hand(gap, seed):
-    given = vectors(gap, seed=seed)
-    report = evaluate_mixed(world(), *given)
+    sides = vectors(gap, seed=seed)
+    report = evaluate_mixed(world(), *sides)
     for pool in (MIXED, CENTRED):
-        expected = slow(world(), *given, centred=pool == CENTRED)
+        expected = slow(world(), *sides, centred=pool == CENTRED)
         for (kind, measure), value in expected.items():
-            where = (ALONE, measure.removeprefix("alone ")) if measure.startswith("alone") else (pool, measure)
-            if where[0] == ALONE and pool == CENTRED:
+            key = (ALONE, measure.removeprefix("alone ")) if measure.startswith("alone") else (pool, measure)
+            if key[0] == ALONE and pool == CENTRED:
                 continue
-            assert report.value(kind, *where).estimate == pytest.approx(value, abs=1e-12), (kind, where)
+            assert report.value(kind, *key).estimate == pytest.approx(value, abs=1e-12), (kind, key)
     assert report.shares == {"image": 9 / 12, "text": 4 / 12}
 
 
@@ -82,14 +82,14 @@ def test_a_gap_hides_the_other_modality_and_centring_brings_it_back():
     rng = np.random.default_rng(0)
     points = rng.standard_normal((60, 16))
     ids = [str(n) for n in range(60)]
-    held = Collection(
+    collection = Collection(
         "points",
         Items(ids, [None] * 60),
         Items(ids, ids, kind="text"),
         Judgements.from_pairs(zip(ids, ids, strict=True)),
     )
     far = 4 * np.eye(16)[0]
-    report = evaluate_mixed(held, points + 0.3 * rng.standard_normal(points.shape) + far, points - far)
+    report = evaluate_mixed(collection, points + 0.3 * rng.standard_normal(points.shape) + far, points - far)
     for kind in ("image", "text"):
         assert report.value(kind, ALONE, "R@1").estimate > 0.6
         assert report.value(kind, MIXED, "R@10").estimate < 0.1
@@ -98,22 +98,22 @@ def test_a_gap_hides_the_other_modality_and_centring_brings_it_back():
 
 
 def test_equal_vectors_share_a_rank_in_expectation():
-    held = world()
-    report = evaluate_mixed(held, np.ones((4, 3)), np.ones((9, 3)))
+    collection = world()
+    report = evaluate_mixed(collection, np.ones((4, 3)), np.ones((9, 3)))
     assert report.value("image", ALONE, "R@1").estimate == pytest.approx(np.mean([2 / 9, 2 / 9, 2 / 9, 3 / 9]))
     assert report.value("image", MIXED, "R@1").estimate == pytest.approx(np.mean([2 / 12, 2 / 12, 2 / 12, 3 / 12]))
 
 
 @pytest.mark.parametrize(
-    ("images", "texts", "said"),
+    ("images", "texts", "message"),
     [
         (np.ones((4, 3)), np.ones((9, 2)), "images of 3 dimensions and texts of 2"),
         (np.ones((3, 3)), np.ones((9, 3)), "3 image embeddings for 4 images"),
         (np.ones((4, 3)), np.zeros((9, 3)), "all zeros"),
     ],
 )
-def test_what_does_not_fit_is_refused(images, texts, said):
-    with pytest.raises(LimnerError, match=said):
+def test_what_does_not_fit_is_refused(images, texts, message):
+    with pytest.raises(LimnerError, match=message):
         evaluate_mixed(world(), images, texts)
 
 
@@ -135,8 +135,8 @@ def test_from_the_shell(tmp_path, monkeypatch):
     assert "image queries" in done.stdout and "mixed, centred" in done.stdout
     assert json.loads((tmp_path / "m.json").read_text())["limner"] == "mixed pool"
     assert (tmp_path / "m.csv").read_text().startswith("query,pool,measure,queries,value,low,high")
-    told = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
-    assert len(told["pool"]["lines"]) == 2 * (3 + 7 + 7)
+    document = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert len(document["pool"]["lines"]) == 2 * (3 + 7 + 7)
     for wrong in (words[:5], words[:2], [*words, "--model", "histograms"]):
         assert CliRunner().invoke(app, wrong).exit_code == 2
     np.save("t.npy", texts[:3].astype(np.float32))

@@ -28,10 +28,10 @@ def test_the_hub_reads_what_is_written_and_the_rest_of_the_card_stays(tmp_path, 
     write_model_card(report, card, model="me/mine")
     read = hub.ModelCard.load(card)
     assert read.data.license == "mit" and "Words." in read.text and read.data.model_name == "me/mine"
-    found = {(each.task_type, each.metric_type): each for each in read.data.eval_results}
-    assert len(found) == 4
+    entries = {(each.task_type, each.metric_type): each for each in read.data.eval_results}
+    assert len(entries) == 4
     for result in report.results:
-        each = found[TASKS[result.direction], str(result.measure)]
+        each = entries[TASKS[result.direction], str(result.measure)]
         assert each.metric_value == pytest.approx(result.value)
         assert each.metric_args["low"] == pytest.approx(result.interval.low) and each.metric_args["queries"] == 30
     write_model_card(report, card)  # again: replaced, not doubled

@@ -47,14 +47,14 @@ def test_what_is_written_is_read(tmp_path):
 
 def test_what_is_no_model_is_refused(tmp_path):
     model_store.write(tmp_path / "m", "toy", CONTENT)
-    for kind, change, said in (
+    for kind, change, message in (
         ("other", {}, "is a model of kind 'toy', format 1: expected 'other'"),
         ("toy", {"format": 3}, "format 3: expected 'toy', format 1"),
         ("toy", {"format": "x"}, "format x"),
     ):
         config = json.loads((tmp_path / "m" / "config.json").read_text())
         (tmp_path / "m" / "config.json").write_text(json.dumps({**config, **change}))
-        with pytest.raises(LimnerError, match=said):
+        with pytest.raises(LimnerError, match=message):
             model_store.read(tmp_path / "m", kind)
         (tmp_path / "m" / "config.json").write_text(json.dumps(config))
     (tmp_path / "m" / "config.json").write_text("[]")
@@ -99,20 +99,20 @@ def test_every_kind_says_what_it_is_and_what_it_was_trained_on(world, tmp_path, 
     config = json.loads((model.save(tmp_path / "m") / "config.json").read_text())
     assert {"limner": config["limner"], "format": config["format"]} == {"limner": kind, "format": model_store.FORMAT}
     assert config["trained_on"]["collection"] == "scenes/train"
-    again = systems.load(tmp_path / "m")
-    assert again.fingerprint == model.fingerprint
-    assert again.trained_on.saw(world).tolist() == [key in world.splits["train"] for key in world.images.ids]
+    reloaded = systems.load(tmp_path / "m")
+    assert reloaded.fingerprint == model.fingerprint
+    assert reloaded.trained_on.saw(world).tolist() == [key in world.splits["train"] for key in world.images.ids]
 
 
 def test_an_image_is_known_again_by_its_id_and_a_caption(world):
     record = TrainedOn.of(world.train)
     assert record.saw(world.train).all() and not record.saw(world.test).any()
-    other = limner.load("scenes", images=40, seed=5)
-    assert set(other.images.ids) == set(world.images.ids), "the same ids, other pictures and captions"
-    shared = set(world.train.texts.values) & set(other.texts.values)
-    saw = record.saw(other)
-    for row, key in enumerate(other.images.ids):
-        captions = set(other.restrict([key]).texts.values)
+    other_world = limner.load("scenes", images=40, seed=5)
+    assert set(other_world.images.ids) == set(world.images.ids), "the same ids, other pictures and captions"
+    shared = set(world.train.texts.values) & set(other_world.texts.values)
+    saw = record.saw(other_world)
+    for row, key in enumerate(other_world.images.ids):
+        captions = set(other_world.restrict([key]).texts.values)
         assert saw[row] == (key in world.splits["train"] and bool(captions & shared))
     assert not saw.all()
 
@@ -138,21 +138,21 @@ CHANGES = (
 def places(value, place=()):
     """The path of every value in nested dicts and lists; of the first two entries of a list."""
     entries = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
-    for key, held in entries:
+    for key, entry in entries:
         yield (*place, key)
-        yield from places(held, (*place, key))
+        yield from places(entry, (*place, key))
 
 
 def changed(config, place, change):
     """A copy of a config in which one value is another, or is missing."""
     copy = json.loads(json.dumps(config))
-    held = copy
+    node = copy
     for key in place[:-1]:
-        held = held[key]
+        node = node[key]
     if change == "delete":
-        del held[place[-1]]
+        del node[place[-1]]
     else:
-        held[place[-1]] = change
+        node[place[-1]] = change
     return copy
 
 
@@ -160,7 +160,7 @@ def changed(config, place, change):
 def test_a_config_with_any_other_value_is_refused_or_works(world, tmp_path, kind):
     """A damaged file is told by its name when it is opened, or the model works; it never ends in a bug."""
     folder = limner.train(world, kind, **SMALL[kind]).save(tmp_path / "m")
-    config, few = json.loads((folder / "config.json").read_text()), world.test.restrict(world.test.images.ids[:2])
+    config, part = json.loads((folder / "config.json").read_text()), world.test.restrict(world.test.images.ids[:2])
     refused = []
     every = [(place, change) for place in places(config) for change in CHANGES]
     for place, change in random.Random(0).sample(every, min(len(every), 400)):
@@ -172,8 +172,8 @@ def test_a_config_with_any_other_value_is_refused_or_works(world, tmp_path, kind
         else:
             if place[-1] == "spelling":
                 continue  # needs a spelling checker on the machine
-            assert model.trained_on is None or model.trained_on.saw(few).shape == (2,), (place, change)
-            assert model.fingerprint and model.scores(few).matrix().shape == (2, len(few.texts)), (place, change)
+            assert model.trained_on is None or model.trained_on.saw(part).shape == (2,), (place, change)
+            assert model.fingerprint and model.scores(part).matrix().shape == (2, len(part.texts)), (place, change)
     assert len(refused) > 150 and all(str(folder) in error for error in refused)
 
 

@@ -15,7 +15,7 @@ N = 40
 
 
 @dataclass(frozen=True, eq=False)
-class Anything(Scores):
+class UncheckedScores(Scores):
     """Scores of a class of your own, which nobody checked."""
 
     values: Any
@@ -25,7 +25,7 @@ class Anything(Scores):
 
     @property
     def T(self):
-        return Anything(self.values.T, self.candidates, self.queries, self.torch)
+        return UncheckedScores(self.values.T, self.candidates, self.queries, self.torch)
 
     @property
     def dtype(self):
@@ -38,8 +38,8 @@ class Anything(Scores):
         return pytest.importorskip("torch", reason="torch is not installed").as_tensor(block)
 
 
-def anything(values, **options):
-    return Anything(values, Ids(range(len(values))), Ids(range(values.shape[1])), **options)
+def unchecked_scores(values, **options):
+    return UncheckedScores(values, Ids(range(len(values))), Ids(range(values.shape[1])), **options)
 
 
 TRUTH = Judgements.from_pairs([(str(n), str(n)) for n in range(N)])
@@ -53,13 +53,13 @@ def test_a_positive_whose_score_is_nan_is_refused(torch, ties, pools):
     values = np.random.default_rng(0).standard_normal((N, N)).astype(np.float32)
     values[7, 7] = np.nan
     with pytest.raises(LimnerError, match=r"query '7' and candidate '7' is NaN"):
-        place(anything(values, torch=torch), [RankRequest(TRUTH, *pools)], RankOptions(ties=ties))
+        place(unchecked_scores(values, torch=torch), [RankRequest(TRUTH, *pools)], RankOptions(ties=ties))
 
 
 def test_a_positive_whose_score_is_nan_is_refused_in_pieces():
     values = np.random.default_rng(0).standard_normal((N, N)).astype(np.float32)
     values[7, 7] = np.nan
-    source = anything(values)
+    source = unchecked_scores(values)
     positives = [_align(source, RankRequest(TRUTH))]
     counters = _counters(source, [RankRequest(TRUTH)], positives)
     pieces = _Count(counters, None).divided(lambda rows, columns: values[rows, columns])
@@ -75,7 +75,7 @@ def test_lists_hold_no_nan(torch, k):
     values = np.random.default_rng(0).standard_normal((3, N))
     values[1, 0] = np.nan
     with pytest.raises(LimnerError, match="NaN"):
-        anything(values, torch=torch).top(k)
+        unchecked_scores(values, torch=torch).top(k)
 
 
 def test_no_measure_divides_by_an_empty_tie():

@@ -35,10 +35,10 @@ def table(tmp_path):
 @pytest.mark.parametrize(("words", "texts"), [(TRUE, 1), (FALSE, 2)])
 def test_true_and_false_of_a_loader_in_every_spelling(table, words, texts):
     for word in words:
-        told = json.loads(
+        document = json.loads(
             run("data", "describe", table, "-O", f"quoted={word}", "-O", "check_images=no", "--json").stdout
         )
-        assert told["texts"] == texts, word
+        assert document["texts"] == texts, word
 
 
 def test_true_and_false_of_a_system_in_every_spelling(tmp_path):
@@ -70,12 +70,12 @@ def test_values(text, expected):
 
 
 @pytest.mark.parametrize(
-    ("given", "hint", "expected"),
+    ("value", "hint", "expected"),
     [("yes", bool, True), (0, bool, False), (1, bool | None, True), (1, bool | int, 1), ("no", bool | str, "no")],
 )
-def test_words_for_true_and_false_count_only_where_nothing_else_fits(given, hint, expected):
-    found = typed("x", given, hint)
-    assert found == expected and type(found) is type(expected)
+def test_words_for_true_and_false_count_only_where_nothing_else_fits(value, hint, expected):
+    converted = typed("x", value, hint)
+    assert converted == expected and type(converted) is type(expected)
 
 
 def test_calls():

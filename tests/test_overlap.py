@@ -37,10 +37,10 @@ SETS = st.lists(TEXT, min_size=1, max_size=4)
 
 
 def slow_bleu(caption, references, words):
-    counts, others = Counter(words(caption)), [Counter(words(r)) for r in references]
+    counts, reference_counts = Counter(words(caption)), [Counter(words(r)) for r in references]
     if not counts:
         return 0.0
-    return sum(min(n, max(o[w] for o in others)) for w, n in counts.items()) / sum(counts.values())
+    return sum(min(n, max(o[w] for o in reference_counts)) for w, n in counts.items()) / sum(counts.values())
 
 
 def slow_rouge(caption, references, words):
@@ -79,16 +79,16 @@ def test_tables_hold_every_caption_with_every_set(captions, references):
 def test_tables_longer_than_a_block(monkeypatch):
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(list("abcdefgh"), size=4)) for _ in range(57)]
-    whole = bleu_table(texts, [[t] for t in texts])
+    table = bleu_table(texts, [[t] for t in texts])
     monkeypatch.setattr("limner.language.word_overlap._BLOCK", 10)
-    np.testing.assert_array_equal(bleu_table(texts, [[t] for t in texts]), whole)
-    np.testing.assert_array_equal(np.diag(whole), 1)
+    np.testing.assert_array_equal(bleu_table(texts, [[t] for t in texts]), table)
+    np.testing.assert_array_equal(np.diag(table), 1)
 
 
 @given(caption=TEXT, references=SETS, more=SETS)
-def test_more_references_never_lower_bleu_and_their_order_does_not_matter(caption, references, more):
-    few, many, turned = bleu([caption] * 3, [references, references + more, (references + more)[::-1]])
-    assert few <= many == turned
+def test_more_references_never_lower_bleu_and_their_order_does_not_matter(caption, references, further):
+    base, extended, turned = bleu([caption] * 3, [references, references + further, (references + further)[::-1]])
+    assert base <= extended == turned
 
 
 def test_a_count_is_clipped_by_the_largest_reference_not_by_their_sum():
@@ -213,11 +213,11 @@ def test_the_page_shows_what_the_script_finds(proof, figures):
 
 
 def test_the_saved_claims_are_those_of_the_script(figures):
-    found = [json.loads(p.read_text(encoding="utf-8")) for p in ROOT.glob("proofs/results/human_judgements.*.json")]
-    assert found
-    for saved in found:
-        made = [figure.claim().record() for figure in figures.values() if figure.published]
-        for claim in (*made, *saved["claims"]):
+    documents = [json.loads(p.read_text(encoding="utf-8")) for p in ROOT.glob("proofs/results/human_judgements.*.json")]
+    assert documents
+    for saved in documents:
+        claims = [figure.claim().record() for figure in figures.values() if figure.published]
+        for claim in (*claims, *saved["claims"]):
             claim.pop("source", None)  # results that were saved before references said what they are
-        assert saved["claims"] == made
+        assert saved["claims"] == claims
         assert not saved["quick"]

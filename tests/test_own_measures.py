@@ -37,8 +37,8 @@ def test_the_values_are_those_of_a_plain_loop(report):
         0.5 * sum(0.5**at for at, candidate in enumerate(ranking[query][:5]) if pairs.grade(query, candidate))
         for query in pairs.queries
     ]
-    found = report.find("RBP@5(p=0.5)", direction="i2t")
-    assert found.values == pytest.approx(expected) and found.value == pytest.approx(np.mean(expected))
+    result = report.find("RBP@5(p=0.5)", direction="i2t")
+    assert result.values == pytest.approx(expected) and result.value == pytest.approx(np.mean(expected))
 
 
 def test_ties_count_by_expectation():
@@ -49,18 +49,18 @@ def test_ties_count_by_expectation():
 
 def test_a_summary_is_followed(report):
     for direction in ("i2t", "t2i"):
-        found = report.find("MedAP", direction=direction)
-        assert found.value == np.median(found.values) != np.mean(found.values)
+        result = report.find("MedAP", direction=direction)
+        assert result.value == np.median(result.values) != np.mean(result.values)
         worst = report.find("WorstRank", direction=direction)
         assert worst.value == np.quantile(worst.values, 0.9)
 
 
 def test_a_composite_is_the_sum_of_its_parts_with_an_interval(report):
-    found = report.find("Hits")
+    result = report.find("Hits")
     parts = [report.value(m, direction=d) for m in ("R@1", "R@2") for d in ("i2t", "t2i")]
-    assert found.value == pytest.approx(math.fsum(parts) / 4) and len(found.parts) == 4
-    assert found.interval.low < found.value < found.interval.high
-    assert np.mean(found.values) == pytest.approx(found.value)
+    assert result.value == pytest.approx(math.fsum(parts) / 4) and len(result.parts) == 4
+    assert result.interval.low < result.value < result.interval.high
+    assert np.mean(result.values) == pytest.approx(result.value)
 
 
 def test_traits_decide_how_it_is_shown(report):
@@ -86,17 +86,17 @@ def test_a_registered_kind_has_a_name(monkeypatch):
 def test_a_saved_report_keeps_the_values_and_imports_nothing(report, tmp_path, monkeypatch):
     file = report.save(tmp_path / "mine.json")
     monkeypatch.delitem(sys.modules, "own_measures")
-    again = Report.load(file)
-    assert str(again) == str(report) and "own_measures" not in sys.modules
-    for a, b in zip(report.results, again.results, strict=True):
+    reloaded = Report.load(file)
+    assert str(reloaded) == str(report) and "own_measures" not in sys.modules
+    for a, b in zip(report.results, reloaded.results, strict=True):
         assert a.key == b.key and np.array_equal(a.values, b.values) and a.value == pytest.approx(b.value)
         assert (a.interval is None) == (b.interval is None)
-    assert again.value("WorstRank", direction="i2t") == report.value("WorstRank", direction="i2t")
-    first, second = (json.loads(each.read_text()) for each in (file, again.save(tmp_path / "again.json")))
+    assert reloaded.value("WorstRank", direction="i2t") == report.value("WorstRank", direction="i2t")
+    first, second = (json.loads(each.read_text()) for each in (file, reloaded.save(tmp_path / "again.json")))
     assert first["measures"] == second["measures"] and len(first["results"]) == len(second["results"])
     for a, b in zip(first["results"], second["results"], strict=True):
         assert {k: v for k, v in a.items() if k != "images"} == b
-    assert "RBP@5(p=0.5)" in again.save(tmp_path / "again.html").read_text()
+    assert "RBP@5(p=0.5)" in reloaded.save(tmp_path / "again.html").read_text()
 
 
 def test_a_file_cannot_name_code(report, tmp_path):
@@ -104,9 +104,9 @@ def test_a_file_cannot_name_code(report, tmp_path):
     for result in content["results"]:
         result["measure"] = "antigravity:fly" if result["measure"] == "MedAP" else result["measure"]
     (tmp_path / "bad.json").write_text(json.dumps(content))
-    again = Report.load(tmp_path / "bad.json")
+    reloaded = Report.load(tmp_path / "bad.json")
     assert "antigravity" not in sys.modules
-    assert again.value("antigravity:fly", direction="i2t") == report.value("MedAP", direction="i2t")
+    assert reloaded.value("antigravity:fly", direction="i2t") == report.value("MedAP", direction="i2t")
     with pytest.raises(Untrusted):
         Measure.parse("antigravity:fly", trusted=False)
 
@@ -118,17 +118,17 @@ def test_traits_of_a_file_are_not_trusted(report, tmp_path):
         for name in content["measures"]
     }
     (tmp_path / "odd.json").write_text(json.dumps(content))
-    again = Report.load(tmp_path / "odd.json")
-    assert again.value("MedAP", direction="i2t") == report.value("MedAP", direction="i2t")
+    reloaded = Report.load(tmp_path / "odd.json")
+    assert reloaded.value("MedAP", direction="i2t") == report.value("MedAP", direction="i2t")
 
 
 def test_compare_takes_them(report, tmp_path):
     toy = toys.collection()
-    other = evaluate(toys.scores(toy, seed=9), toy, measures=MINE, name="other")
-    compared = compare([report, other])
+    other_report = evaluate(toys.scores(toy, seed=9), toy, measures=MINE, name="other")
+    compared = compare([report, other_report])
     line = compared.line("WorstRank", direction="i2t")
     assert line.differences and line.values[0] == report.value("WorstRank", direction="i2t")
-    loaded = compare([Report.load(r.save(tmp_path / f"{r.system}.json")) for r in (report, other)])
+    loaded = compare([Report.load(r.save(tmp_path / f"{r.system}.json")) for r in (report, other_report)])
     assert loaded.line("RBP@5(p=0.5)", direction="i2t").differences
     assert not loaded.line("WorstRank", direction="i2t").differences  # how it is summed up is not known here
     assert "not comparable" in str(loaded)
@@ -180,17 +180,17 @@ def test_traits_that_cannot_be_are_refused(traits):
 
 
 def test_the_how_to_works_as_written(tmp_path, monkeypatch):
-    found = codeblocks.blocks((Path(__file__).parents[1] / "docs" / "extending_measures.md").read_text())
-    (tmp_path / "my_measures.py").write_text(next(b.text for b in found if b.language == "python"))
-    commands = [c for b in found if b.language == "console" for c, _ in codeblocks._commands(b.text)]
+    blocks = codeblocks.blocks((Path(__file__).parents[1] / "docs" / "extending_measures.md").read_text())
+    (tmp_path / "my_measures.py").write_text(next(b.text for b in blocks if b.language == "python"))
+    commands = [c for b in blocks if b.language == "console" for c, _ in codeblocks._commands(b.text)]
     assert len(commands) == 2
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     run("evaluate", "scenes", "-O", "images=60", "--model", "colours", "--measures", "my_measures:RBP@10(p=0.5) R@1",
         "-o", "other.json")  # fmt: skip
     for command in commands:
-        shown = run(*shlex.split(command.replace("scenes", "scenes -O images=60"))[1:]).stdout
-        assert "RBP@10(p=0.5)" in shown
+        output = run(*shlex.split(command.replace("scenes", "scenes -O images=60"))[1:]).stdout
+        assert "RBP@10(p=0.5)" in output
     assert "RBP@10(p=0.5)" in (tmp_path / "mine.html").read_text()
 
 

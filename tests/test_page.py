@@ -51,7 +51,7 @@ def collection(*, evil: bool = False, values=None) -> limner.Collection:
     """Images with two captions each; under "complete" every image also fits the captions of the next one."""
     images, texts = [f"i{k}" for k in range(N)], [f"t{k}" for k in range(2 * N)]
     pairs = [(images[k // 2], texts[k]) for k in range(2 * N)]
-    more = [(images[k], texts[(2 * k + 2) % (2 * N)]) for k in range(N)]
+    further_pairs = [(images[k], texts[(2 * k + 2) % (2 * N)]) for k in range(N)]
     captions = [f"caption {k}" for k in range(2 * N)]
     if evil:
         captions = [f"{EVIL} {k}" for k in range(2 * N)]
@@ -60,7 +60,7 @@ def collection(*, evil: bool = False, values=None) -> limner.Collection:
         limner.Items(images, values or [picture(k) for k in range(N)]),
         limner.Items(texts, captions, kind="text"),
         limner.Judgements.from_pairs(pairs),
-        extra={"complete": limner.Judgements.from_pairs(pairs + more)},
+        extra={"complete": limner.Judgements.from_pairs(pairs + further_pairs)},
     )
 
 
@@ -69,9 +69,9 @@ def system(
 ) -> limner.Report:
     rng = np.random.default_rng(seed)
     hidden = rng.standard_normal((N, 8))
-    near = hidden + 0.7 * np.roll(hidden, -1, axis=0)
+    images = hidden + 0.7 * np.roll(hidden, -1, axis=0)
     texts = np.repeat(hidden, 2, axis=0) + noise * rng.standard_normal((2 * N, 8))
-    scores = limner.Scores.from_matrix(near @ texts.T, truth.images.ids, truth.texts.ids)
+    scores = limner.Scores.from_matrix(images @ texts.T, truth.images.ids, truth.texts.ids)
     return limner.evaluate(scores, truth, name=name, **options)
 
 
@@ -86,18 +86,18 @@ def report(world) -> limner.Report:
 
 
 @pytest.fixture(scope="module")
-def others(world) -> list[limner.Report]:
+def other_reports(world) -> list[limner.Report]:
     return [system(world, 1, name="noisy", noise=2.5), system(world, 2, name="other", noise=1.0)]
 
 
 @pytest.fixture(scope="module")
-def compared(report, others) -> limner.Comparison:
-    return limner.compare([report, *others], samples=2000)
+def compared(report, other_reports) -> limner.Comparison:
+    return limner.compare([report, *other_reports], samples=2000)
 
 
 @pytest.fixture(scope="module")
-def page(report, world, others, compared) -> str:
-    return render(report, collection=world, other_reports=others, comparison=compared)
+def page(report, world, other_reports, compared) -> str:
+    return render(report, collection=world, other_reports=other_reports, comparison=compared)
 
 
 class Outline(HTMLParser):
@@ -146,8 +146,8 @@ def test_recall_curve_is_the_share_of_first_ranks(report):
 def test_recall_curve_goes_as_deep_as_ranks_are_known(world, report):
     ranking = limner.Scores.from_matrix(np.eye(N, 2 * N), world.images.ids, world.texts.ids).top(3)
     cut = limner.evaluate(ranking, world, measures="R@1 MedR", unretrieved="never", ties="order")
-    here = [r for (_, d), r in first_ranks(cut).items() if d == "i2t"]
-    assert curve_depth(cut, "i2t", here) <= 3
+    ranks = [r for (_, d), r in first_ranks(cut).items() if d == "i2t"]
+    assert curve_depth(cut, "i2t", ranks) <= 3
     assert curve_depth(report, "t2i", [r for (_, d), r in first_ranks(report).items() if d == "t2i"]) == N
 
 
@@ -182,12 +182,12 @@ def test_what_labels_miss_by_sets(seed):
     base, fuller = (
         limner.Judgements.from_pairs(sorted(s), queries=queries, candidates=candidates) for s in (sparse, dense)
     )
-    asked = {q for q, _ in dense}
-    expected = (len(asked), sum(q in asked for q, _ in sparse), len(dense), len(dense - sparse))
+    judged_queries = {q for q, _ in dense}
+    expected = (len(judged_queries), sum(q in judged_queries for q, _ in sparse), len(dense), len(dense - sparse))
     assert missing(fuller, base) == expected
     order = {q: list(rng.permutation(candidates)[:5]) for q in queries}
-    found = relevant_in(limner.Ranking.from_lists(order, candidates=candidates), fuller)
-    assert found.tolist() == [[(q, c) in dense for c in order[q]] for q in queries]
+    relevance = relevant_in(limner.Ranking.from_lists(order, candidates=candidates), fuller)
+    assert relevance.tolist() == [[(q, c) in dense for c in order[q]] for q in queries]
 
 
 def test_answers_counted_wrong_that_are_right_by_a_slow_loop(report, world):
@@ -224,9 +224,9 @@ def test_marks_tell_labelled_from_right_from_unknown(world):
 def test_raw_scores_call_nothing_right(world):
     scores = [(i, t, 0.5 if k else 1.0) for k, i in enumerate(world.images.ids) for t in world.texts.ids]
     extra = {"scores": limner.Judgements.from_pairs(scores), **world.extra}
-    more = limner.Collection("toy", world.images, world.texts, world.judgements, extra=extra)
-    assert Truth(more).fuller == ["complete"]
-    assert Truth(more).mark("i2t", "i5", "t30").style == "unknown"
+    scored_collection = limner.Collection("toy", world.images, world.texts, world.judgements, extra=extra)
+    assert Truth(scored_collection).fuller == ["complete"]
+    assert Truth(scored_collection).mark("i2t", "i5", "t30").style == "unknown"
 
 
 def test_worst_and_best_are_the_ends_of_the_order(report, world):
@@ -242,19 +242,19 @@ def test_worst_and_best_are_the_ends_of_the_order(report, world):
 
 def test_a_view_of_hits_and_misses_does_not_decide_which_query_is_worst(world):
     report = system(world, 0, measures="R@1 MedR")
-    kept = [r for r in report.results if not (r.view == "complete" and r.measure.name == "MedR")]
+    results = [r for r in report.results if not (r.view == "complete" and r.measure.name == "MedR")]
     assert examples.deciding_view(Truth(world), report.results) == "complete"
-    assert examples.deciding_view(Truth(world), kept) == "pairs"
-    assert examples.deciding_view(Truth(world), [r for r in kept if r.measure.name == "R"]) == "complete"
+    assert examples.deciding_view(Truth(world), results) == "pairs"
+    assert examples.deciding_view(Truth(world), [r for r in results if r.measure.name == "R"]) == "complete"
     assert examples.deciding_view(Truth(None), report.results) == "pairs"
 
 
 def test_success_and_hit_at_k_are_one_number(world):
     r, s = (system(world, 0, measures=m) for m in ("R@1", "S@1"))
-    both = limner.Report(
+    mixed_report = limner.Report(
         "s", "c", (*(x for x in r.results if x.view == "pairs"), *(x for x in s.results if x.view == "complete"))
     )
-    card = headline.cards(both, Truth(None))[0]
+    card = headline.cards(mixed_report, Truth(None))[0]
     assert [name for name, _, _ in card.views] == ["pairs", "complete, S@1"]
 
 
@@ -326,13 +326,13 @@ def test_the_unit_and_the_systems_of_a_weak_slice_are_named(measure, against, ex
     chosen = limner.Measure.parse(measure)
     sign = -0.2 * chosen.kind.better
     one = Slice("by", "dogs", "pairs", "t2i", chosen, 50, 0.2 + sign, None, 0.2, None, test, 0.001, 0.05)
-    told = slices_finding(Slices("new", against, "toy", (one,)))
-    assert expected.replace("-0.2", chosen.show_change(sign)) in told
+    sentence = slices_finding(Slices("new", against, "toy", (one,)))
+    assert expected.replace("-0.2", chosen.show_change(sign)) in sentence
 
 
 def test_undefined_agreement_is_said_in_words():
-    nothing = {"alpha": "nan", "low": "nan", "high": "nan", "pairs": 5}
-    assert _agreement(nothing) == ["people's agreement is undefined on 5 pairs: all grades are the same"]
+    undefined = {"alpha": "nan", "low": "nan", "high": "nan", "pairs": 5}
+    assert _agreement(undefined) == ["people's agreement is undefined on 5 pairs: all grades are the same"]
 
 
 def test_signs_are_written_out():
@@ -419,16 +419,16 @@ def test_a_run_without_collection_makes_a_page():
 
 
 def test_a_report_read_from_a_file_makes_the_same_page(tmp_path, report, world):
-    again = limner.Report.load(report.save(tmp_path / "report.json"))
-    assert render(again, collection=world) == render(report, collection=world)
+    reloaded = limner.Report.load(report.save(tmp_path / "report.json"))
+    assert render(reloaded, collection=world) == render(report, collection=world)
     assert (report.save(tmp_path / "report.html", collection=world)).read_text(encoding="utf-8") == render(
         report, collection=world
     )
 
 
 def test_queries_that_do_not_count_are_named(world):
-    few = limner.Judgements.from_pairs([("i0", "t0"), ("i0", "t5"), ("i3", "t9")])
-    part = limner.Collection("toy", world.images, world.texts, world.judgements, extra={"few": few})
+    judgements = limner.Judgements.from_pairs([("i0", "t0"), ("i0", "t5"), ("i3", "t9")])
+    part = limner.Collection("toy", world.images, world.texts, world.judgements, extra={"few": judgements})
     html = render(system(part, 0), collection=part)
     assert "Queries without any relevant candidate, which do not count" in html
     assert '<th scope="row">few</th><td class="words">Image → text</td><td>2</td><td>22</td>' in html
@@ -441,10 +441,10 @@ def test_notes_stand_on_the_first_screen(world):
     assert html.index("mind the gap") < html.index('<section id="numbers"')
 
 
-@pytest.mark.parametrize(("total", "shown"), [(0, 0), (1, 4), (4, 4), (12, 12), (200, N + 2 * N)])
-def test_number_of_examples(report, world, total, shown):
+@pytest.mark.parametrize(("total", "count"), [(0, 0), (1, 4), (4, 4), (12, 12), (200, N + 2 * N)])
+def test_number_of_examples(report, world, total, count):
     groups = examples.examples(report, Truth(world), gallery.Gallery(world), total=total)
-    assert sum(len(group.best) + len(group.worst) for group in groups) == shown
+    assert sum(len(group.best) + len(group.worst) for group in groups) == count
 
 
 def test_markup_is_sound(page):
@@ -453,8 +453,8 @@ def test_markup_is_sound(page):
     assert len(ids) == len(set(ids))
     for _, attributes in outline.elements:
         for name in ("aria-labelledby", "href"):
-            wanted = (attributes.get(name) or "").split()
-            assert all(w.lstrip("#") in ids for w in wanted if not w.startswith("data:")), attributes
+            targets = (attributes.get(name) or "").split()
+            assert all(w.lstrip("#") in ids for w in targets if not w.startswith("data:")), attributes
     levels = [int(tag[1]) for tag, _ in outline.elements if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == levels.count(1) == 1
     assert all(b - a <= 1 for a, b in itertools.pairwise(levels))
@@ -488,10 +488,10 @@ def test_the_page_asks_for_nothing_and_allows_only_its_own_script(page):
 
 def test_nothing_from_outside_becomes_markup():
     evil = collection(evil=True)
-    few = "R@1 MedR"
-    made = [system(evil, seed, name=f"system {EVIL}", measures=few) for seed in (0, 1, 2)]
-    hostile, *rest = (replace(each, settings={"ties": EVIL, EVIL: EVIL}, notes=(EVIL,)) for each in made)
-    outline = Outline(render(hostile, collection=evil, other_reports=rest))
+    measures = "R@1 MedR"
+    reports = [system(evil, seed, name=f"system {EVIL}", measures=measures) for seed in (0, 1, 2)]
+    hostile, *other_reports = (replace(each, settings={"ties": EVIL, EVIL: EVIL}, notes=(EVIL,)) for each in reports)
+    outline = Outline(render(hostile, collection=evil, other_reports=other_reports))
     assert len(outline.of("script")) == 1
     assert outline.of("img") == []
     assert not [name for _, attributes in outline.elements for name in attributes if name.startswith("on")]
@@ -509,18 +509,18 @@ def test_hostile_ids_and_views_stay_text():
 
 
 def test_each_picture_is_embedded_once(report, world, page):
-    found = re.findall(r"data:image/\w+;base64,[A-Za-z0-9+/=]+", page)
-    assert len(found) == len(set(found)) > 10
-    assert page.count("<use ") > len(found)
+    uris = re.findall(r"data:image/\w+;base64,[A-Za-z0-9+/=]+", page)
+    assert len(uris) == len(set(uris)) > 10
+    assert page.count("<use ") > len(uris)
 
 
 def test_pictures_keep_to_their_budget(world):
-    made = gallery.Gallery(world, budget=700)
-    shown = [made.query("i2t", i) for i in world.images.ids]
-    assert sum(len(p.uri) for p in made.thumbnails.values()) <= 700
-    assert 0 < len(made.thumbnails) < N
-    assert made.left_out == sum(s.thumbnail is None for s in shown)
-    assert made.notes() == [f"{made.left_out} images are left out to keep the file small"]
+    pictures = gallery.Gallery(world, budget=700)
+    items = [pictures.query("i2t", i) for i in world.images.ids]
+    assert sum(len(p.uri) for p in pictures.thumbnails.values()) <= 700
+    assert 0 < len(pictures.thumbnails) < N
+    assert pictures.left_out == sum(s.thumbnail is None for s in items)
+    assert pictures.notes() == [f"{pictures.left_out} images are left out to keep the file small"]
 
 
 def test_a_page_full_of_photographs_stays_small():
@@ -540,12 +540,12 @@ def test_thumbnails_are_small_copies_of_the_image(world):
 
 
 def test_an_image_and_a_caption_may_have_the_same_id():
-    same = [str(k) for k in range(6)]
-    images = limner.Items(same, [picture(k) for k in range(6)])
-    texts = limner.Items(same, [f"caption {k}" for k in range(6)], kind="text")
-    pairs = limner.Judgements.from_pairs(zip(same, same, strict=True))
+    ids = [str(k) for k in range(6)]
+    images = limner.Items(ids, [picture(k) for k in range(6)])
+    texts = limner.Items(ids, [f"caption {k}" for k in range(6)], kind="text")
+    pairs = limner.Judgements.from_pairs(zip(ids, ids, strict=True))
     world = limner.Collection("toy", images, texts, pairs)
-    scores = limner.Scores.from_matrix(np.eye(6), same, same)
+    scores = limner.Scores.from_matrix(np.eye(6), ids, ids)
     report = limner.evaluate(scores, world, measures="MedR", direction="i2t")
     forth, back = examples.examples(report, Truth(world), gallery.Gallery(world), total=4)
     assert (forth.best[0].query.kind, forth.best[0].returned[0].item.kind) == ("image", "text")
@@ -559,8 +559,8 @@ def test_images_that_do_not_open_are_told():
     assert '<span class="thumb missing">i1</span>' in html
 
 
-def test_the_same_report_makes_the_same_page(report, world, others, compared, page):
-    assert render(report, collection=world, other_reports=others, comparison=compared) == page
+def test_the_same_report_makes_the_same_page(report, world, other_reports, compared, page):
+    assert render(report, collection=world, other_reports=other_reports, comparison=compared) == page
 
 
 def test_others_are_compared_when_no_comparison_is_given(world):
@@ -594,8 +594,8 @@ def test_the_headline_has_chance_and_says_which_view_every_number_is_of(world):
     assert card.chance == f"{100 / N:.1f}%" and card.view == "pairs"
     assert headline.cards(report, Truth(None))[0].chance == ""
     page = render(report, collection=world)
-    same = f"the same answer to every query at best {100 / N:.1f}%"
-    assert f"A random ranking has {100 / N:.1f}%, {same} (R@1, pairs)." in page
+    phrase = f"the same answer to every query at best {100 / N:.1f}%"
+    assert f"A random ranking has {100 / N:.1f}%, {phrase} (R@1, pairs)." in page
     assert "only the caption written for the image counts as relevant" in page
     assert "<dt>R@5, pairs</dt>" in page
 
@@ -610,10 +610,10 @@ def test_the_tables_of_queries_show_the_images(world):
 
 def test_every_query_is_in_the_table_or_in_its_data(world):
     report = system(world, 0)
-    few, every = (examples.query_tables(report, Truth(world), gallery.Gallery(world), n_rows=n)[1] for n in (5, 500))
-    further = json.loads(str(few.further))
-    assert [q for q, *_ in few.rows] + [q for q, *_ in further] == [q for q, *_ in every.rows]
-    assert [cells for _, _, cells, _ in further] == [[shown for shown, _ in cells] for _, _, cells, _ in every.rows[5:]]
+    short, every = (examples.query_tables(report, Truth(world), gallery.Gallery(world), n_rows=n)[1] for n in (5, 500))
+    further = json.loads(str(short.further))
+    assert [q for q, *_ in short.rows] + [q for q, *_ in further] == [q for q, *_ in every.rows]
+    assert [cells for _, _, cells, _ in further] == [[text for text, _ in cells] for _, _, cells, _ in every.rows[5:]]
     evil = collection(evil=True)
     data = str(examples.query_tables(system(evil, 0), Truth(evil), gallery.Gallery(evil), n_rows=5)[1].further)
     assert "<" not in data and EVIL in json.loads(data)[0][1]
@@ -627,9 +627,9 @@ def test_the_same_answer_to_every_query_and_a_baseline_beside_the_headline(world
     slow = max(np.mean([(judged.grade(q, c) or 0) > 0 for q in main.queries]) for c in judged.candidates)
     assert words.constant(report, truth, main) == pytest.approx(slow)
     assert words.constant(report, Truth(None), main) is None
-    other = system(world, 1)
-    card = headline.cards(report, truth, replace(other, system="simple"))[0]
-    value = other.find(card.measure, direction="i2t", view=card.view).value
+    baseline = system(world, 1)
+    card = headline.cards(report, truth, replace(baseline, system="simple"))[0]
+    value = baseline.find(card.measure, direction="i2t", view=card.view).value
     assert card.baseline[:2] == ("simple", f"{100 * value:.1f}%") and "p " in card.baseline[3]
     with pytest.raises(limner.LimnerError, match="same measures"):
-        headline.cards(report, truth, replace(other, results=()))
+        headline.cards(report, truth, replace(baseline, results=()))

@@ -14,8 +14,8 @@ MEASURES = parse("R@1 R@3 MeanR MRR mAP@R RP nDCG@4")
 
 def slow_places(row, positives, pool):
     """(above, tied) of each positive among the pool, best placed first, by looking at every candidate."""
-    found = [(sum(row[c] > row[p] for c in pool), sum(row[c] == row[p] for c in pool)) for p in positives]
-    return sorted(found)
+    places = [(sum(row[c] > row[p] for c in pool), sum(row[c] == row[p] for c in pool)) for p in positives]
+    return sorted(places)
 
 
 @st.composite
@@ -48,16 +48,19 @@ def test_whole_pool_and_folds_in_one_pass(world):
     scores, positives, query_folds, candidate_folds = world
     n, m = scores.shape
     source = Scores.from_matrix(scores, range(n), range(m))
-    asked = [RankRequest(judged(positives, n, m)), RankRequest(judged(positives, n, m), query_folds, candidate_folds)]
-    (whole, cut), kept = place(source, asked, RankOptions(keep=2, workers=1))
-    assert listed(whole) == {str(q): slow_places(scores[q], ps, range(m)) for q, ps in enumerate(positives) if ps}
+    requests = [
+        RankRequest(judged(positives, n, m)),
+        RankRequest(judged(positives, n, m), query_folds, candidate_folds),
+    ]
+    (whole_pool, cut), ranking = place(source, requests, RankOptions(keep=2, workers=1))
+    assert listed(whole_pool) == {str(q): slow_places(scores[q], ps, range(m)) for q, ps in enumerate(positives) if ps}
     expected = {}
     for q, ps in enumerate(positives):
         pool = [c for c in range(m) if candidate_folds[c] == query_folds[q]]
         if set(ps) & set(pool):
             expected[str(q)] = slow_places(scores[q], set(ps) & set(pool), pool)
     assert listed(cut) == expected
-    assert np.array_equal(kept.indices, np.argsort(-scores, axis=1, kind="stable")[:, :2])
+    assert np.array_equal(ranking.indices, np.argsort(-scores, axis=1, kind="stable")[:, :2])
 
 
 @given(worlds())
@@ -65,9 +68,12 @@ def test_a_ranking_filtered_to_folds_says_the_same_as_its_scores(world):
     scores, positives, query_folds, candidate_folds = world
     n, m = scores.shape
     source = Scores.from_matrix(scores + np.linspace(0, 0.5, m), range(n), range(m))  # no ties
-    asked = [RankRequest(judged(positives, n, m), query_folds, candidate_folds), RankRequest(judged(positives, n, m))]
-    by_scores, _ = place(source, asked, RankOptions(workers=1))
-    by_lists, _ = place(source.ranking(), asked)
+    requests = [
+        RankRequest(judged(positives, n, m), query_folds, candidate_folds),
+        RankRequest(judged(positives, n, m)),
+    ]
+    by_scores, _ = place(source, requests, RankOptions(workers=1))
+    by_lists, _ = place(source.ranking(), requests)
     assert [listed(p) for p in by_scores] == [listed(p) for p in by_lists]
 
 
@@ -76,12 +82,12 @@ def test_several_judgements_at_once_equal_each_alone():
     source = Scores.from_embeddings(
         Embeddings(range(300), rng.standard_normal((300, 8))), Embeddings(range(1500), rng.standard_normal((1500, 8)))
     )
-    asked = [
+    requests = [
         RankRequest(judged([rng.choice(1500, size=k, replace=False) for _ in range(300)], 300, 1500))
         for k in (1, 5, 40)
     ]
-    together, _ = place(source, asked)
-    for one, placed in zip(asked, together, strict=True):
+    together, _ = place(source, requests)
+    for one, placed in zip(requests, together, strict=True):
         (alone,), _ = place(source, [one])
         for measure in MEASURES:
             assert np.array_equal(measure(placed), measure(alone))
@@ -126,14 +132,14 @@ def test_unknown_rules_are_refused():
 
 
 @pytest.mark.parametrize("levels", [1, 4])
-@pytest.mark.parametrize("most", [3, 10**6, 10**17])
-def test_positives_are_in_order_of_query_rank_and_grade(most, levels):
+@pytest.mark.parametrize("highest", [3, 10**6, 10**17])
+def test_positives_are_in_order_of_query_rank_and_grade(highest, levels):
     rng = np.random.default_rng(0)
     rows, grades = rng.integers(0, 40, 500), rng.integers(0, levels, 500) / 3
-    above = np.where(rng.random(500) < 0.2, rng.choice([NEVER, OUTSIDE_POOL], 500), rng.integers(0, most, 500))
-    expected = sorted(range(500), key=lambda n: (rows[n], above[n], grades[n], n))
-    assert _by_rank(rows, above, grades).tolist() == expected
-    above[0] = OUTSIDE_POOL + 7
-    expected = sorted(range(500), key=lambda n: (rows[n], above[n], grades[n], n))
-    assert _by_rank(rows, above, grades).tolist() == expected
-    assert _by_rank(rows[:0], above[:0], grades[:0]).tolist() == []
+    n_above = np.where(rng.random(500) < 0.2, rng.choice([NEVER, OUTSIDE_POOL], 500), rng.integers(0, highest, 500))
+    expected = sorted(range(500), key=lambda n: (rows[n], n_above[n], grades[n], n))
+    assert _by_rank(rows, n_above, grades).tolist() == expected
+    n_above[0] = OUTSIDE_POOL + 7
+    expected = sorted(range(500), key=lambda n: (rows[n], n_above[n], grades[n], n))
+    assert _by_rank(rows, n_above, grades).tolist() == expected
+    assert _by_rank(rows[:0], n_above[:0], grades[:0]).tolist() == []

@@ -70,8 +70,8 @@ def test_the_version_is_said_once_and_the_same():
 
 
 def test_the_versions_of_python_are_the_same_everywhere():
-    said = [line.rpartition(" ")[2] for line in PROJECT["project"]["classifiers"] if ":: Python :: 3." in line]
-    assert said == ["3.11", "3.12", "3.13", "3.14"]
+    versions = [line.rpartition(" ")[2] for line in PROJECT["project"]["classifiers"] if ":: Python :: 3." in line]
+    assert versions == ["3.11", "3.12", "3.13", "3.14"]
     assert PROJECT["project"]["requires-python"] == ">=3.11,<3.15"
     makefile = (ROOT / "Makefile").read_text()
     assert "(3, 11) <= sys.version_info[:2] <= (3, 14)" in makefile
@@ -129,19 +129,19 @@ def test_everything_declared_is_pinned():
     declared = [*PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"].values()]
     declared += PROJECT["dependency-groups"].values()
     flat = [entry for each in declared for entry in ([each] if isinstance(each, str) else each)]
-    asked = {_name(entry) for entry in flat if isinstance(entry, str)}
+    requirements = {_name(entry) for entry in flat if isinstance(entry, str)}
     pinned = {_name(line) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
-    assert asked - pinned == set()
+    assert requirements - pinned == set()
 
 
 def _locked(name: str) -> dict[str, tuple[str, int]]:
     """The version and the number of hashes of every package in a lock."""
-    found: dict[str, tuple[str, int]] = {}
+    pins: dict[str, tuple[str, int]] = {}
     for entry in re.split(r"\n(?=\S)", (ROOT / "locks" / f"{name}.txt").read_text()):
         pin = re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)", entry)
         assert pin, entry[:80]
-        found[_name(pin[1])] = pin[2], len(re.findall(r"--hash=sha256:[0-9a-f]{64}", entry))
-    return found
+        pins[_name(pin[1])] = pin[2], len(re.findall(r"--hash=sha256:[0-9a-f]{64}", entry))
+    return pins
 
 
 @pytest.mark.parametrize("name", ["core", "dev", "s3", "croissant"])
@@ -150,8 +150,8 @@ def test_locks_have_the_pins_and_a_hash_for_every_file(name):
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pins = (line.partition(" ")[0].split("==") for line in lines if "==" in line)
     pinned = {_name(package): version for package, version in pins}
-    other = {name: version for name, (version, _) in locked.items() if pinned.get(name, version) != version}
-    assert other == {}
+    mismatches = {name: version for name, (version, _) in locked.items() if pinned.get(name, version) != version}
+    assert mismatches == {}
     assert [package for package, (_, hashes) in locked.items() if not hashes] == []
     assert "torch" not in locked and not any("nvidia" in package for package in locked)
     text = (ROOT / "locks" / f"{name}.txt").read_text()
@@ -197,7 +197,7 @@ def test_make_never_runs_apt_get_twice_at_a_time(tmp_path):
     (tmp_path / "venv").mkdir()
     (tmp_path / "venv" / "made.stamp").touch()
     stamps = ["venv/browser.stamp", "venv/latex.stamp"]
-    made = subprocess.run(
+    process = subprocess.run(
         ["make", "-j3", "VENV=venv", *stamps],
         cwd=tmp_path,
         env={"PATH": str(programs)},
@@ -205,14 +205,16 @@ def test_make_never_runs_apt_get_twice_at_a_time(tmp_path):
         text=True,
         timeout=60,
     )
-    assert made.returncode == 0, made.stderr
-    assert [stamp for stamp in stamps if not (tmp_path / stamp).is_file()] == [], made.stdout
+    assert process.returncode == 0, process.stderr
+    assert [stamp for stamp in stamps if not (tmp_path / stamp).is_file()] == [], process.stdout
 
 
 def test_torch_reads_weights_safely():
     """A crafted file runs code up to 2.5.1 (CVE-2025-32434) and corrupts memory up to 2.9.1 (CVE-2026-24747)."""
-    asked = [e for each in PROJECT["project"]["optional-dependencies"].values() for e in each if _name(e) == "torch"]
-    assert asked == ["torch>=2.10", "torch>=2.10"]
+    requirements = [
+        e for each in PROJECT["project"]["optional-dependencies"].values() for e in each if _name(e) == "torch"
+    ]
+    assert requirements == ["torch>=2.10", "torch>=2.10"]
 
 
 def test_the_server_is_limited_to_versions_that_held_floods():
@@ -260,9 +262,9 @@ def test_each_process_starts_with_long_tests_and_none_is_lost():
     files = [TESTS / name for name in names for _ in range(4)] + [ROOT / "src" / "limner" / "run.py"] * 24
     tests = list(range(len(files)))
     for processes in (2, 3, 4):
-        made = longest_first(tests, files, processes)
-        assert sorted(made) == tests
-        starts = [made[len(tests) * n // processes] for n in range(processes)]
+        order = longest_first(tests, files, processes)
+        assert sorted(order) == tests
+        starts = [order[len(tests) * n // processes] for n in range(processes)]
         assert starts[:3] == [20, 4, 12][:processes]
     assert sorted(longest_first(tests, files, 40)) == tests
     assert longest_first(tests, files, 3)[:8] == [20, 21, 22, 23, 16, 17, 18, 19], (

@@ -20,11 +20,11 @@ PACKAGES = sorted(SOURCE.rglob("__init__.py"))
 
 
 def _reached(name: str) -> bool:
-    thing: object = limner
+    value: object = limner
     for part in name.split(".")[1:]:
-        if not hasattr(thing, part):
+        if not hasattr(value, part):
             return name.startswith("limner.cli.") and find_spec(name) is not None  # the shell is no public name
-        thing = getattr(thing, part)
+        value = getattr(value, part)
     return True
 
 
@@ -46,27 +46,27 @@ def test_dir_shows_public_names_only():
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error():
-    for thing, name in ((limner, "evalute"), (limner.match, "nothing"), (limner.explain, "_reading")):
+    for package, name in ((limner, "evalute"), (limner.match, "nothing"), (limner.explain, "_reading")):
         with pytest.raises(AttributeError, match=name):
-            getattr(thing, name)
+            getattr(package, name)
 
 
 def test_import_limner_loads_no_package():
     code = "import sys, limner; print(sorted(m for m in sys.modules if m.startswith('limner.') or m == 'numpy'))"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "numpy" not in shown and "limner.match" not in shown
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "numpy" not in output and "limner.match" not in output
 
 
 def _bound(tree: ast.Module) -> set[str]:
     """The names that a type checker sees at the top of a module: `else` of TYPE_CHECKING is not for it."""
-    seen = list(tree.body)
+    nodes = list(tree.body)
     for node in tree.body:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            seen += node.body
-    names = {alias.asname or alias.name for node in seen if isinstance(node, ast.ImportFrom) for alias in node.names}
-    names |= {node.name for node in seen if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    targets = [t for node in seen if isinstance(node, ast.Assign) for t in node.targets]
-    targets += [node.target for node in seen if isinstance(node, ast.AnnAssign)]
+            nodes += node.body
+    names = {alias.asname or alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
+    names |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    targets = [t for node in nodes if isinstance(node, ast.Assign) for t in node.targets]
+    targets += [node.target for node in nodes if isinstance(node, ast.AnnAssign)]
     return names | {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
 
 

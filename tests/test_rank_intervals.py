@@ -33,11 +33,11 @@ def result(values: np.ndarray, measure: str = "MeanR", **traits: object) -> Resu
     return Result("pairs", "t2i", Measure.parse(measure), queries, values, **{"pool": POOL, **traits})
 
 
-@pytest.mark.parametrize(("queries", "most"), [(20, 1.0), (200, 0.985), (1000, 0.975)])
-def test_mean_ranks_are_covered(queries, most):
+@pytest.mark.parametrize(("queries", "highest"), [(20, 1.0), (200, 0.985), (1000, 0.975)])
+def test_mean_ranks_are_covered(queries, highest):
     rng, truth = np.random.default_rng(1), expected_rank(*HARD)
     covered = [truth in result(ranks(rng.standard_normal(queries), *HARD)).interval for _ in range(400)]
-    assert 0.925 <= np.mean(covered) <= most
+    assert 0.925 <= np.mean(covered) <= highest
 
 
 @pytest.mark.parametrize("queries", [50, 200])
@@ -73,19 +73,22 @@ def test_few_queries_or_clusters_have_no_interval_of_ranks(measure, clusters):
     rng = np.random.default_rng(4)
     for units, some in ((LEAST - 1, False), (LEAST, True)):
         owner = None if clusters is None else np.repeat(np.arange(units), clusters)
-        made = result(rng.integers(1, 90, units * (clusters or 1)) * 1.0, measure, clusters=owner)
-        assert (made.interval is not None) == (made.difference(replace(made)) is not None) == some
-        assert bool(made.why_none) != some
+        summary = result(rng.integers(1, 90, units * (clusters or 1)) * 1.0, measure, clusters=owner)
+        assert (summary.interval is not None) == (summary.difference(replace(summary)) is not None) == some
+        assert bool(summary.why_none) != some
     assert result(np.ones(3), "R@1").interval is not None
 
 
 def test_a_median_of_few_or_uneven_clusters_has_a_wider_interval():
     rng = np.random.default_rng(6)
-    for clusters, least, most in ((np.repeat(np.arange(24), [40, *[1] * 23]), 1.2, 9.0), (np.arange(2000), 1.0, 1.01)):
+    for clusters, narrowest, widest in (
+        (np.repeat(np.arange(24), [40, *[1] * 23]), 1.2, 9.0),
+        (np.arange(2000), 1.0, 1.01),
+    ):
         values = ranks(rng.standard_normal(len(clusters)), 5, 1)
         ours = result(values, "MedR", clusters=clusters).interval
         plain = stats.bootstrap(values, statistic="median", clusters=clusters)
-        assert least <= (ours.high - ours.low) / (plain.high - plain.low) <= most and ours.level == 0.95
+        assert narrowest <= (ours.high - ours.low) / (plain.high - plain.low) <= widest and ours.level == 0.95
 
 
 def test_a_mean_rank_without_a_number_of_candidates_has_no_interval():
@@ -102,12 +105,12 @@ def scores(queries: int) -> tuple[limner.Scores, limner.Judgements]:
 
 
 def test_the_report_says_why():
-    few = limner.evaluate(*scores(12), measures="R@1 MedR MeanR")
-    assert "no interval of MedR, MeanR: fewer than 20 queries or clusters" in str(few)
-    assert str(few).count("no interval") == 1
+    report = limner.evaluate(*scores(12), measures="R@1 MedR MeanR")
+    assert "no interval of MedR, MeanR: fewer than 20 queries or clusters" in str(report)
+    assert str(report).count("no interval") == 1
     enough = limner.evaluate(*scores(25), measures="R@1 MedR MeanR")
     assert "no interval" not in str(enough) and enough.find("MeanR").interval.high < 25
-    assert any("no interval of MedR" in note for note in few.compare(few).notes)
+    assert any("no interval of MedR" in note for note in report.compare(report).notes)
 
 
 def test_a_saved_mean_rank_keeps_its_interval(tmp_path):

@@ -18,8 +18,8 @@ def test_knows_when_it_is_truncated():
 def test_round_trip(tmp_path, name):
     scores = Scores.from_matrix(np.random.default_rng(0).standard_normal((4, 9)), "abcd", range(9))
     ranking = scores.top(5)
-    again = read_run(ranking.save(tmp_path / name), candidates=range(9))
-    assert all(again[q] == ranking[q] for q in "abcd") and again.n_candidates == 9
+    reloaded = read_run(ranking.save(tmp_path / name), candidates=range(9))
+    assert all(reloaded[q] == ranking[q] for q in "abcd") and reloaded.n_candidates == 9
 
 
 def test_a_run_is_ordered_by_score_and_ties_keep_the_files_order(tmp_path):

@@ -15,13 +15,13 @@ from limner.core.registry import Registry, checked, options_of, takes
 
 
 @pytest.fixture
-def known() -> Registry[Callable[..., Any]]:
+def registry() -> Registry[Callable[..., Any]]:
     return Registry("thing", {"reader": "json:loads"})
 
 
-def test_by_name_and_by_place(known):
-    assert known.find("reader") is json.loads and known["reader"] is json.loads
-    assert known.find("json:dumps") is json.dumps
+def test_by_name_and_by_place(registry):
+    assert registry.find("reader") is json.loads and registry["reader"] is json.loads
+    assert registry.find("json:dumps") is json.dumps
 
 
 @pytest.mark.parametrize(
@@ -34,39 +34,39 @@ def test_by_name_and_by_place(known):
         (3, "is int: expected a name"),
     ],
 )
-def test_refused(known, name, message):
+def test_refused(registry, name, message):
     with pytest.raises(LimnerError, match=message):
-        known.find(name)
+        registry.find(name)
 
 
-def test_one_of_your_own_by_name(known):
-    @known.register("mine")
-    def mine(text: str, *, loud: bool = False) -> str:
+def test_one_of_your_own_by_name(registry):
+    @registry.register("mine")
+    def say(text: str, *, loud: bool = False) -> str:
         """Says it.
 
         At length.
         """
         return text.upper() if loud else text
 
-    assert known.find("mine", trusted=False) is mine, "what a program registered, a file may name"
-    assert known.name_of(mine) == "mine" and known.name_of(json.loads) == "reader"
-    assert known.name_of(json.dump) == "json:dump"
-    assert known.finds(mine) and "mine" in known and list(known) == ["reader", "mine"]
-    assert known.summaries()["mine"] == "Says it."
-    for taken in ("mine", "reader"):
+    assert registry.find("mine", trusted=False) is say, "what a program registered, a file may name"
+    assert registry.name_of(say) == "mine" and registry.name_of(json.loads) == "reader"
+    assert registry.name_of(json.dump) == "json:dump"
+    assert registry.finds(say) and "mine" in registry and list(registry) == ["reader", "mine"]
+    assert registry.summaries()["mine"] == "Says it."
+    for name in ("mine", "reader"):
         with pytest.raises(LimnerError, match="already registered"):
-            known.register(taken)
+            registry.register(name)
     with pytest.raises(LimnerError, match="without a colon"):
-        known.register("a:b")
+        registry.register("a:b")
 
 
-def test_what_is_inside_a_function_is_not_found_again(known):
+def test_what_is_inside_a_function_is_not_found_again(registry):
     def hidden() -> None: ...
 
-    assert not known.finds(hidden)
+    assert not registry.finds(hidden)
 
 
-def test_a_file_of_the_current_folder(known, tmp_path, monkeypatch):
+def test_a_file_of_the_current_folder(registry, tmp_path, monkeypatch):
     (tmp_path / "shouting.py").write_text("def shout(text): return text.upper()\n")
     (tmp_path / "json.py").write_text("raise RuntimeError('the folder must not come before what is installed')\n")
     (tmp_path / "shouting_broken.py").write_text("def shout(:\n")
@@ -74,14 +74,14 @@ def test_a_file_of_the_current_folder(known, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [p for p in sys.path if p])
     before = list(sys.path)
-    assert known.find("shouting:shout")("a") == "A"
-    assert known.find("reader") is json.loads
+    assert registry.find("shouting:shout")("a") == "A"
+    assert registry.find("reader") is json.loads
     with pytest.raises(LimnerError, match="not valid Python"):
-        known.find("shouting_broken:shout")
+        registry.find("shouting_broken:shout")
     with pytest.raises(ModuleNotFoundError, match="no_such_module_anywhere"):
-        known.find("shouting_lacking:shout")
+        registry.find("shouting_lacking:shout")
     with pytest.raises(Untrusted):
-        known.find("shouting:shout", trusted=False)
+        registry.find("shouting:shout", trusted=False)
     assert sys.path == before
 
 
@@ -107,8 +107,8 @@ def train_there(collection: object, **options: Any) -> None: ...
 
 def test_settings_are_the_signature():
     for function in (train, train_there):
-        told = {o.name: (o.type, o.default) for o in options_of(function, filled=1)}
-        assert told == {"epochs": ("int", 10), "rate": ("float or nothing", None)}
+        options = {o.name: (o.type, o.default) for o in options_of(function, filled=1)}
+        assert options == {"epochs": ("int", 10), "rate": ("float or nothing", None)}
         assert checked(function, {"rate": 1}, what="'train'", filled=1) == {"rate": 1.0}
         with pytest.raises(UnknownName, match="unknown option 'epoch' of 'train': did you mean 'epochs'"):
             checked(function, {"epoch": 3}, what="'train'", filled=1)
@@ -122,15 +122,15 @@ def test_one_annotation_that_cannot_be_read_leaves_the_others():
     assert [o.name for o in options_of(Shape)] == ["epochs", "rate", "joint"]
 
 
-def test_what_must_be_given(known):
-    @known.register("needy")
+def test_what_must_be_given(registry):
+    @registry.register("needy")
     def needy(*, model: str, seed: int = 0) -> str:
         return f"{model} {seed}"
 
     with pytest.raises(LimnerError, match="thing 'needy' needs model"):
-        known.make("needy", {"seed": 1})
-    assert known.make("needy", {"model": "m"}) == "m 0"
-    described = {o.name: o.described() for o in known.about("needy").options}
+        registry.make("needy", {"seed": 1})
+    assert registry.make("needy", {"model": "m"}) == "m 0"
+    described = {o.name: o.described() for o in registry.about("needy").options}
     assert described == {"model": {"type": "str", "required": True}, "seed": {"type": "int", "default": 0}}
 
 
@@ -152,14 +152,16 @@ def test_every_listed_object_is_there_and_documented():
             assert summaries[name], (registry.what, name)
 
 
-def test_a_name_with_options_is_understood(known):
-    assert known.parsed("reader") == ("reader", {})
-    assert known.parsed("reader(deep=3, loud=yes)", {"deep": 4}) == ("reader", {"deep": 4, "loud": "yes"})
-    assert known.parsed("json:loads(k=1)") == ("json:loads", {"k": 1})
-    assert known.names("reader(deep=3)") and not known.names("writer(deep=3)") and not known.names("json:loads")
+def test_a_name_with_options_is_understood(registry):
+    assert registry.parsed("reader") == ("reader", {})
+    assert registry.parsed("reader(deep=3, loud=yes)", {"deep": 4}) == ("reader", {"deep": 4, "loud": "yes"})
+    assert registry.parsed("json:loads(k=1)") == ("json:loads", {"k": 1})
+    assert (
+        registry.names("reader(deep=3)") and not registry.names("writer(deep=3)") and not registry.names("json:loads")
+    )
     for text, message in (("reader(deep", "expected a name, or a name with options"), (3, "is int: expected a name")):
         with pytest.raises(LimnerError, match=message):
-            known.parsed(text)
+            registry.parsed(text)
 
 
 def test_a_group_of_numbers_is_written_as_a_list():

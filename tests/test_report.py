@@ -29,11 +29,11 @@ def test_find_refuses_what_is_not_one(report):
 
 
 def test_json_holds_everything(report, tmp_path):
-    again = Report.load(report.save(tmp_path / "r.json"))
-    assert str(again) == str(report) and again.settings == report.settings
-    for a, b in zip(report.results, again.results, strict=True):
+    reloaded = Report.load(report.save(tmp_path / "r.json"))
+    assert str(reloaded) == str(report) and reloaded.settings == report.settings
+    for a, b in zip(report.results, reloaded.results, strict=True):
         assert a.key == b.key and np.array_equal(a.values, b.values) and a.queries == b.queries
-    assert again.hubs["t2i"].describe() == report.hubs["t2i"].describe()
+    assert reloaded.hubs["t2i"].describe() == report.hubs["t2i"].describe()
 
 
 def test_csv_has_a_line_per_result(report, tmp_path):
@@ -111,11 +111,11 @@ def test_minus_infinity_and_huge_grades_are_saved(tmp_path):
     scores = Scores.from_matrix(np.array([[1.0, -np.inf, -np.inf], [0.0, 2.0, -np.inf]]), "pq", "abc")
     truth = Judgements.from_pairs([("p", "a", 1e300), ("p", "b", 2000.0), ("q", "c", 1.7e308)])
     report = evaluate(scores, truth, measures="nDCG nDCG(linear) P@2(graded) R@1(graded) MeanR RP(graded)")
-    again = Report.load(report.save(tmp_path / "r.json"))
-    assert str(again) == str(report)
-    for a, b in zip(report.results, again.results, strict=True):
+    reloaded = Report.load(report.save(tmp_path / "r.json"))
+    assert str(reloaded) == str(report)
+    for a, b in zip(report.results, reloaded.results, strict=True):
         assert a.values.tolist() == b.values.tolist() and np.isfinite(a.values).all()
-    assert again.top["run"].scores.tolist() == report.top["run"].scores.tolist()
+    assert reloaded.top["run"].scores.tolist() == report.top["run"].scores.tolist()
     text = (tmp_path / "r.json").read_text()
     assert "Infinity" not in text and "NaN" not in text
     for ending in ("csv", "md", "tex", "html"):
@@ -123,9 +123,9 @@ def test_minus_infinity_and_huge_grades_are_saved(tmp_path):
 
 
 def test_rsum_of_a_loaded_report_is_still_the_sum_of_its_parts(report, tmp_path):
-    again = Report.load(report.save(tmp_path / "r.json"))
+    reloaded = Report.load(report.save(tmp_path / "r.json"))
     for view in ("pairs", "complete"):
-        ours, theirs = (r.find("rsum", view=view) for r in (report, again))
+        ours, theirs = (r.find("rsum", view=view) for r in (report, reloaded))
         assert len(theirs.parts) == 6 and theirs.value == ours.value and theirs.interval == ours.interval
 
 

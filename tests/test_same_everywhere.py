@@ -39,16 +39,16 @@ def test_this_machine_computes_what_every_machine_does(proof):
 
 def test_records_of_both_kinds_of_machine_are_the_same(proof):
     """The whole record, demo included, as an aarch64 and an x86-64 machine wrote it."""
-    held = sorted((ROOT / "proofs" / "records").glob("*.json"))
-    assert [path.stem for path in held] == ["aarch64", "x86_64"]
-    assert proof.compare(held) == ""
+    paths = sorted((ROOT / "proofs" / "records").glob("*.json"))
+    assert [path.stem for path in paths] == ["aarch64", "x86_64"]
+    assert proof.compare(paths) == ""
 
 
 def test_what_differs_is_named(proof):
     one = {"values": {"p": 0.25, "hash": "ab", "rows": [{"n": 1, "p": math.nan}]}}
-    near = {"values": {"p": 0.25 * (1 + 1e-14), "hash": "ab", "rows": [{"n": 1, "p": 0.5}]}}
+    close = {"values": {"p": 0.25 * (1 + 1e-14), "hash": "ab", "rows": [{"n": 1, "p": 0.5}]}}
     far = {"values": {"p": 0.25 * (1 + 1e-9), "hash": "ac", "more": 1}}
-    assert proof.different(one, near) == ["rows"]
+    assert proof.different(one, close) == ["rows"]
     assert proof.different(one, far) == ["hash", "more", "p", "rows"]
 
 
@@ -79,12 +79,12 @@ def test_kernels_of_linear_algebra_do_not_matter():
 
 def test_records_are_compared_value_by_value(proof, tmp_path, capsys):
     one = {"values": {"a": "x", "b": [1, 2], "c": 3}}
-    other = {"values": {"a": "x", "b": [1, 3], "d": 4}}
-    assert proof.different(one, other) == ["b", "c", "d"]
+    changed = {"values": {"a": "x", "b": [1, 3], "d": 4}}
+    assert proof.different(one, changed) == ["b", "c", "d"]
     assert proof.different(one, one) == []
     paths = [tmp_path / name for name in ("one.json", "other.json")]
-    for path, held in zip(paths, (one, other), strict=True):
-        path.write_text(json.dumps(held))
+    for path, record in zip(paths, (one, changed), strict=True):
+        path.write_text(json.dumps(record))
     assert "one.json" in proof.compare(paths)
     assert proof.compare([paths[0], paths[0]]) == ""
     assert "3 values of one.json, other.json: 3 differ" in capsys.readouterr().err
@@ -93,6 +93,6 @@ def test_records_are_compared_value_by_value(proof, tmp_path, capsys):
 def test_a_fingerprint_knows_types_shapes_and_not_byte_orders(proof):
     values = np.arange(6, dtype="<i4")
     assert proof.fingerprint(values) == proof.fingerprint(values.astype(">i4"))
-    others = [values.astype("<i8"), values.reshape(2, 3), values[::-1]]
-    assert len({proof.fingerprint(each) for each in [values, *others]}) == 4
+    variants = [values.astype("<i8"), values.reshape(2, 3), values[::-1]]
+    assert len({proof.fingerprint(each) for each in [values, *variants]}) == 4
     assert proof.fingerprint("a", "b") != proof.fingerprint("b", "a")

@@ -34,16 +34,16 @@ def test_both_directions_agree(scores):
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_threads_do_not_matter(scores, workers):
     one = scores.top(7, workers=1)
-    many = scores.top(7, workers=workers)
-    assert np.array_equal(one.indices, many.indices) and np.array_equal(one.scores, many.scores)
+    threaded = scores.top(7, workers=workers)
+    assert np.array_equal(one.indices, threaded.indices) and np.array_equal(one.scores, threaded.scores)
 
 
 def test_position_does_not_matter(scores):
     """A query alone gets the very scores it gets among others: every product has the same shape."""
-    whole = scores.matrix()
+    matrix = scores.matrix()
     for start, stop in ((0, 1), (3, 200), (599, 600)):
         alone = Scores.from_embeddings(scores.query_vectors.subset(range(start, stop)), scores.candidate_vectors)
-        assert np.array_equal(alone.matrix(), whole[start:stop])
+        assert np.array_equal(alone.matrix(), matrix[start:stop])
 
 
 def test_equal_vectors_get_equal_scores_wherever_they_stand():
@@ -59,9 +59,9 @@ few_values = arrays.arrays(np.float64, st.tuples(st.integers(1, 9), st.integers(
 @settings(max_examples=40)
 @given(few_values, st.integers(1, 35))
 def test_top_is_the_head_of_a_stable_sort(matrix, k):
-    got = Scores.from_matrix(matrix, range(len(matrix)), range(matrix.shape[1])).top(k)
-    assert np.array_equal(got.indices, np.argsort(-matrix, axis=1, kind="stable")[:, :k])
-    assert got.truncated == (k < matrix.shape[1])
+    ranking = Scores.from_matrix(matrix, range(len(matrix)), range(matrix.shape[1])).top(k)
+    assert np.array_equal(ranking.indices, np.argsort(-matrix, axis=1, kind="stable")[:, :k])
+    assert ranking.truncated == (k < matrix.shape[1])
 
 
 def test_double_precision_makes_no_ties():
@@ -71,9 +71,9 @@ def test_double_precision_makes_no_ties():
 
 
 def test_progress_ends_at_all_rows(scores):
-    seen = []
-    scores.top(1, progress=lambda done, total: seen.append((done, total)))
-    assert seen[-1] == (600, 600) and seen == sorted(seen)
+    calls = []
+    scores.top(1, progress=lambda done, total: calls.append((done, total)))
+    assert calls[-1] == (600, 600) and calls == sorted(calls)
 
 
 @pytest.mark.parametrize(

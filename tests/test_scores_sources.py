@@ -9,9 +9,9 @@ from limner.scores import set_scores
 from limner.scores.set_scores import VectorSets
 
 
-def ragged(n, seed, d=7, most=5):
+def ragged(n, seed, d=7, max_size=5):
     rng = np.random.default_rng(seed)
-    return {f"{seed}-{k}": rng.standard_normal((rng.integers(1, most + 1), d)) for k in range(n)}
+    return {f"{seed}-{k}": rng.standard_normal((rng.integers(1, max_size + 1), d)) for k in range(n)}
 
 
 def unit(x):
@@ -50,25 +50,25 @@ def test_one_vector_each_is_plain_cosine():
 
 @pytest.mark.parametrize("pooling", ["max", "maxsim"])
 def test_pieces_of_any_width_give_the_same_bits(pooling, monkeypatch):
-    queries, candidates = ragged(90, 1, most=9), ragged(60, 2, most=40)
+    queries, candidates = ragged(90, 1, max_size=9), ragged(60, 2, max_size=40)
     scores = Scores.from_sets(queries, candidates, pooling=pooling)
-    whole, turned = scores.matrix(), scores.T.matrix()
+    matrix, turned = scores.matrix(), scores.T.matrix()
     for width in (1, 7, 256):
         monkeypatch.setattr(set_scores, "CHUNK", width)
-        assert np.array_equal(scores.matrix(), whole) and np.array_equal(scores.T.matrix(), turned)
+        assert np.array_equal(scores.matrix(), matrix) and np.array_equal(scores.T.matrix(), turned)
     part = scores.restrict(queries=["1-70", "1-3"])
-    assert np.array_equal(part.matrix(), whole[[70, 3]])
+    assert np.array_equal(part.matrix(), matrix[[70, 3]])
 
 
 @pytest.mark.parametrize("pooling", ["max", "maxsim"])
 @pytest.mark.parametrize("d", [1, 7, 64, 100, 333])
 def test_a_query_alone_has_the_scores_that_it_has_among_others(pooling, d):
     """A few query vectors are multiplied in smaller tiles."""
-    queries, candidates = ragged(40, 1, most=60, d=d), ragged(50, 2, most=30, d=d)
+    queries, candidates = ragged(40, 1, max_size=60, d=d), ragged(50, 2, max_size=30, d=d)
     scores = Scores.from_sets(queries, candidates, pooling=pooling, similarity="dot")
-    whole, turned = scores.matrix(), scores.T.matrix()
+    matrix, turned = scores.matrix(), scores.T.matrix()
     for n in range(40):
-        assert np.array_equal(scores.restrict(queries=[f"1-{n}"]).matrix()[0], whole[n])
+        assert np.array_equal(scores.restrict(queries=[f"1-{n}"]).matrix()[0], matrix[n])
         assert np.array_equal(scores.T.restrict(queries=[f"2-{n}"]).matrix()[0], turned[n])
 
 
@@ -83,15 +83,17 @@ def test_sums_that_overflow_are_refused():
 
 
 def test_late_interaction_is_ranked_corrected_and_evaluated():
-    queries, candidates = ragged(40, 1, most=8), ragged(30, 2, most=20)
+    queries, candidates = ragged(40, 1, max_size=8), ragged(30, 2, max_size=20)
     candidates |= {f"2-{k}": np.concatenate([queries[f"1-{k}"], candidates[f"2-{k}"]]) for k in range(30)}
     scores = Scores.from_sets(queries, candidates, pooling="maxsim")
     plain = Scores.from_matrix(scores.matrix(), scores.queries, scores.candidates)
     assert np.array_equal(scores.top(5).indices, plain.top(5).indices)
     assert np.allclose(scores.correct("csls").matrix(), plain.correct("csls").matrix(), atol=1e-5)
     for name in ("csls", "nnn", "inverted_softmax"):
-        found, expected = (each.correct(name).top(5) for each in (scores, plain))
-        assert np.array_equal(found.indices, expected.indices) and np.allclose(found.scores, expected.scores, atol=1e-5)
+        actual, expected = (each.correct(name).top(5) for each in (scores, plain))
+        assert np.array_equal(actual.indices, expected.indices) and np.allclose(
+            actual.scores, expected.scores, atol=1e-5
+        )
     assert np.allclose(scores.T.correct("nnn").matrix(), plain.T.correct("nnn").matrix(), atol=1e-5)
     judged = Judgements.from_pairs([(f"1-{k}", f"2-{k}") for k in range(30)])
     reports = [evaluate(s, judged, measures="R@1") for s in (scores, plain)]
@@ -115,16 +117,16 @@ TEXTS = ["a red dog", "a dog", "two cats", "a red car and a dog", "cats", "one r
 
 
 def test_a_kernel_is_called_block_by_block():
-    seen = []
+    shapes = []
 
     def kernel(a, b):
-        seen.append((len(a), len(b)))
+        shapes.append((len(a), len(b)))
         return overlap(a, b)
 
     rows = [f"{text} {n}" for n in range(60) for text in TEXTS]
     scores = Scores.from_kernel(kernel, rows, TEXTS)
     assert np.array_equal(scores.matrix(), overlap(rows, TEXTS))
-    assert max(n for n, _ in seen) == 256
+    assert max(n for n, _ in shapes) == 256
     assert np.array_equal(scores.T.matrix(), overlap(rows, TEXTS).T)
     assert np.array_equal(
         scores.restrict(queries=[5, 2], candidates=[0]).matrix(), overlap([rows[5], rows[2]], TEXTS[:1])
@@ -175,8 +177,8 @@ def test_parts_of_any_scores(make):
     assert part.shape == (5, 3)
     assert np.array_equal(part.matrix(), scores.matrix()[rows][:, columns])
     assert scores.restrict(candidates=["2-4"]).shape == (40, 1)
-    whole = Scores.from_matrix(scores.matrix(), scores.queries, scores.candidates)
-    assert np.array_equal(whole.restrict(queries=part.queries, candidates=part.candidates).matrix(), part.matrix())
+    plain = Scores.from_matrix(scores.matrix(), scores.queries, scores.candidates)
+    assert np.array_equal(plain.restrict(queries=part.queries, candidates=part.candidates).matrix(), part.matrix())
     if type(part).__name__ == "PartOfScores":
         assert np.array_equal(part.T.matrix(), scores.T.matrix()[columns][:, rows])
 

@@ -21,10 +21,12 @@ from limner.stats.groups import smallest_needed
 
 @pytest.fixture(scope="module")
 def world():
-    held = limner.load("scenes", images=80)
-    images = held.images.with_fields(camera=["old" if n % 4 == 0 else "new" for n in range(len(held.images))],
-                                     year=list(range(1900, 1900 + len(held.images))))  # fmt: skip
-    return replace(held, images=images)
+    collection = limner.load("scenes", images=80)
+    images = collection.images.with_fields(
+        camera=["old" if n % 4 == 0 else "new" for n in range(len(collection.images))],
+        year=list(range(1900, 1900 + len(collection.images))),
+    )
+    return replace(collection, images=images)
 
 
 @pytest.fixture(scope="module")
@@ -42,15 +44,15 @@ def test_the_statistic_is_that_of_a_slow_loop():
     clusters = rng.integers(12, size=40)
     values, members = rng.random(40), rng.random((3, 40)) < 0.4
     for row, test in zip(members, group_tests(values, members, clusters=clusters, samples=10), strict=True):
-        one, other = values[row].mean(), values[~row].mean()
+        one, outside = values[row].mean(), values[~row].mean()
         spread = 0.0
         for cluster in set(clusters):
-            mine = clusters == cluster
-            influence = sum((v - one) / row.sum() for v in values[mine & row])
-            influence -= sum((v - other) / (~row).sum() for v in values[mine & ~row])
+            in_cluster = clusters == cluster
+            influence = sum((v - one) / row.sum() for v in values[in_cluster & row])
+            influence -= sum((v - outside) / (~row).sum() for v in values[in_cluster & ~row])
             spread += influence**2
-        assert test.statistic == pytest.approx((one - other) / np.sqrt(spread))
-        assert test.difference == pytest.approx(one - other)
+        assert test.statistic == pytest.approx((one - outside) / np.sqrt(spread))
+        assert test.difference == pytest.approx(one - outside)
 
 
 def test_the_p_value_is_that_of_all_permutations():
@@ -59,9 +61,9 @@ def test_the_p_value_is_that_of_all_permutations():
     values, members = np.array([0.0, 0.1, 0.9, 1.0, 0.8, 0.3]), np.array([[True, True, False, False, False, False]])
 
     def extreme(row):
-        one, other = values[row], values[~row]
-        se = np.sqrt(((one - one.mean()) ** 2).sum() / 4 + ((other - other.mean()) ** 2).sum() / 16)
-        return abs(one.mean() - other.mean()) / se
+        one, outside = values[row], values[~row]
+        se = np.sqrt(((one - one.mean()) ** 2).sum() / 4 + ((outside - outside.mean()) ** 2).sum() / 16)
+        return abs(one.mean() - outside.mean()) / se
 
     observed = extreme(members[0])
     every = [extreme(members[0][list(order)]) for order in permutations(range(6))]
@@ -95,11 +97,11 @@ def test_false_discovery_is_the_definition():
 
 
 def test_a_planted_group_is_found_and_the_others_are_not(report, world):
-    found = slices(report, world, by=("camera", "length", "objects"), min_size=15)
-    weak = {(each.by, each.name, each.direction) for each in found.marked if each.verdict == "weaker"}
+    sliced = slices(report, world, by=("camera", "length", "objects"), min_size=15)
+    weak = {(each.by, each.name, each.direction) for each in sliced.marked if each.verdict == "weaker"}
     assert {("camera", "old", "t2i"), ("camera", "old", "i2t")} <= weak
-    assert {each.by for each in found.marked} == {"camera"}
-    first = found.slices[0]
+    assert {each.by for each in sliced.marked} == {"camera"}
+    first = sliced.slices[0]
     result = report.find("R@1", direction=first.direction, view=first.view)
     old = [world.images.field("camera")[world.images.ids.index(_image(world, q))] == "old" for q in result.queries]
     assert first.value == pytest.approx(result.values[old].mean())
@@ -120,12 +122,12 @@ def test_the_difference_of_two_systems(report, world):
         r if r.direction != "t2i" else replace(r, values=np.where(_short(world, r), 0.0, r.values))
         for r in report.results
     )
-    other = replace(report, results=changed, system="worse")
-    found = slices(report, world, by="length", against=other, min_size=20)
-    assert found.against == "worse" and {s.direction for s in found.slices} == {"t2i", "i2t"}
-    best = max((s for s in found.slices if s.direction == "t2i"), key=lambda s: s.difference)
+    worse = replace(report, results=changed, system="worse")
+    sliced = slices(report, world, by="length", against=worse, min_size=20)
+    assert sliced.against == "worse" and {s.direction for s in sliced.slices} == {"t2i", "i2t"}
+    best = max((s for s in sliced.slices if s.direction == "t2i"), key=lambda s: s.difference)
     assert best.name.startswith("up to") and best.verdict == "stronger"
-    a, b = (x.find("R@1", direction="t2i", view=best.view) for x in (report, other))
+    a, b = (x.find("R@1", direction="t2i", view=best.view) for x in (report, worse))
     short = _short(world, a)
     assert best.value == pytest.approx((a.values - b.values)[short].mean())
 
@@ -144,14 +146,14 @@ def test_groups_are_by_words_objects_fields_and_numbers(world):
     word = next(g for g in groups.values() if g.by == "words")
     assert all((word.value in text.lower()) or not inside
                for text, inside in zip(world.texts.values, word.members, strict=True))  # fmt: skip
-    thing = next(g for g in groups.values() if g.by == "objects")
+    group = next(g for g in groups.values() if g.by == "objects")
     objects = dict(zip(world.images.ids, world.images.field("objects"), strict=True))
-    for text, inside in zip(ids, thing.members, strict=True):
-        assert inside == any(o["name"] == thing.value for o in objects[_image(world, text)])
+    for text, inside in zip(ids, group.members, strict=True):
+        assert inside == any(o["name"] == group.value for o in objects[_image(world, text)])
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("options", "message"),
     [
         ({"by": "colour of the sky"}, "expected one of|unknown"),
         ({"by": ("length", "length")}, "each only once"),
@@ -162,24 +164,24 @@ def test_groups_are_by_words_objects_fields_and_numbers(world):
         ({"view": "nobody"}, "no result"),
     ],
 )
-def test_bad_requests_are_refused(report, world, how, said):
-    with pytest.raises((LimnerError, UnknownName), match=said):
-        slices(report, world, **how)
+def test_bad_requests_are_refused(report, world, options, message):
+    with pytest.raises((LimnerError, UnknownName), match=message):
+        slices(report, world, **options)
 
 
 def test_tables_files_and_page(report, world, tmp_path):
-    found = slices(report, world, by="camera", min_size=15)
-    text = str(found)
+    sliced = slices(report, world, by="camera", min_size=15)
+    text = str(sliced)
     assert "camera: old" in text and "weaker" in text and "Benjamini & Yekutieli" in text
     for ending in ("json", "csv", "md", "tex", "txt"):
-        found.save(tmp_path / f"x.{ending}")
-    kept = json.loads((tmp_path / "x.json").read_text())
-    assert kept["slices"][0]["slice"] == found.slices[0].name
-    assert len((tmp_path / "x.csv").read_text().splitlines()) == len(found.slices) + 1
-    page = render(report, collection=world, sliced=found, examples=0)
+        sliced.save(tmp_path / f"x.{ending}")
+    document = json.loads((tmp_path / "x.json").read_text())
+    assert document["slices"][0]["slice"] == sliced.slices[0].name
+    assert len((tmp_path / "x.csv").read_text().splitlines()) == len(sliced.slices) + 1
+    page = render(report, collection=world, sliced=sliced, examples=0)
     assert 'id="slices"' in page and "weaker than the rest" in page
     assert 'id="slices"' not in render(report, examples=0)
-    assert found.to_arrow().num_rows == len(found.slices)
+    assert sliced.to_arrow().num_rows == len(sliced.slices)
 
 
 def test_from_the_shell(report, world, tmp_path, monkeypatch):

@@ -43,11 +43,11 @@ def test_randomisation_is_the_share_of_all_sign_flips(pair) -> None:
     a, b = pair
     exact = np.mean(np.abs(sign_flips(len(a)) @ (a - b)) >= abs((a - b).sum()))
     samples = 20_000
-    found = stats.randomisation(a, b, samples=samples, seed=3)
+    result = stats.randomisation(a, b, samples=samples, seed=3)
     spread = math.sqrt(exact * (1 - exact) / samples)
-    assert abs(found.p_value - (exact * samples + 1) / (samples + 1)) <= 5.5 * spread + 1e-12
-    assert found.statistic == pytest.approx((a - b).mean())
-    assert (found.n, found.differing) == (len(a), (a != b).sum())
+    assert abs(result.p_value - (exact * samples + 1) / (samples + 1)) <= 5.5 * spread + 1e-12
+    assert result.statistic == pytest.approx((a - b).mean())
+    assert (result.n, result.differing) == (len(a), (a != b).sum())
 
 
 def test_randomisation_by_cluster_flips_whole_clusters() -> None:
@@ -72,16 +72,16 @@ def test_many_equal_magnitudes_are_drawn_as_well_as_few(copies: int) -> None:
         chance = np.convolve(chance, step)
     sums = 2 * np.arange(len(chance)) - magnitudes.sum()
     exact = chance[np.abs(sums) >= abs(difference.sum())].sum()
-    found = stats.randomisation(difference, np.zeros(2 * copies), samples=50_000)
-    assert found.p_value == pytest.approx(exact, abs=0.012)
+    result = stats.randomisation(difference, np.zeros(2 * copies), samples=50_000)
+    assert result.p_value == pytest.approx(exact, abs=0.012)
 
 
 def test_randomisation_with_all_magnitudes_different_is_normal_at_large_n() -> None:
     rng = np.random.default_rng(5)
     difference = rng.normal(0.02, 1, 3000)
-    found = stats.randomisation(difference, np.zeros(3000), samples=50_000)
+    result = stats.randomisation(difference, np.zeros(3000), samples=50_000)
     z = difference.sum() / math.sqrt((difference**2).sum())
-    assert found.p_value == pytest.approx(2 * scipy_stats.norm.sf(abs(z)), abs=0.012)
+    assert result.p_value == pytest.approx(2 * scipy_stats.norm.sf(abs(z)), abs=0.012)
 
 
 def test_randomisation_never_says_zero_and_repeats_itself() -> None:
@@ -100,14 +100,14 @@ def test_mcnemar_is_statsmodels(pair) -> None:
     a, b = pair
     table = [[((a == i) & (b == j)).sum() for j in (0, 1)] for i in (0, 1)]
     only_a, only_b = table[1][0], table[0][1]
-    found = stats.mcnemar(a, b)
-    assert found.differing == only_a + only_b
+    result = stats.mcnemar(a, b)
+    assert result.differing == only_a + only_b
     exact = only_a + only_b < 25
-    assert ("exact" in found.method) == exact
+    assert ("exact" in result.method) == exact
     if exact or only_a != only_b:  # statsmodels corrects |0| to 1, past the middle
-        assert found.p_value == pytest.approx(min(1, mcnemar(table, exact=exact).pvalue))
+        assert result.p_value == pytest.approx(min(1, mcnemar(table, exact=exact).pvalue))
     else:
-        assert found.p_value == 1
+        assert result.p_value == 1
 
 
 def test_mcnemar_changes_over_at_25_discordant_pairs() -> None:
@@ -121,15 +121,15 @@ def test_mcnemar_changes_over_at_25_discordant_pairs() -> None:
 def test_wilcoxon_is_exact_over_all_sign_flips(pair) -> None:
     a, b = pair
     difference = (a - b)[a != b]
-    found = stats.wilcoxon(a, b)
+    result = stats.wilcoxon(a, b)
     if not len(difference):
-        assert found.p_value == 1
+        assert result.p_value == 1
         return
     ranks = scipy_stats.rankdata(np.abs(difference))
     smaller = min(ranks[difference > 0].sum(), ranks[difference < 0].sum())
     sums = (sign_flips(len(ranks)) > 0) @ ranks
-    assert found.p_value == pytest.approx(min(1, 2 * np.mean(sums <= smaller)))
-    assert found.statistic == smaller
+    assert result.p_value == pytest.approx(min(1, 2 * np.mean(sums <= smaller)))
+    assert result.statistic == smaller
 
 
 @pytest.mark.parametrize(("n", "tied"), [(20, False), (50, False), (51, False), (400, True)])
@@ -206,9 +206,9 @@ def test_alpha_is_the_krippendorff_package(level: str, missing: float, raters: i
 def test_alpha_by_definition() -> None:
     """Interval alpha as one minus the mean squared difference within items over that among all values."""
     table = ratings(np.random.default_rng(1), 3, 12, 0.0)
-    within = np.mean([(x - y) ** 2 for item in table.T for x, y in itertools.permutations(item, 2)])
+    within_items = np.mean([(x - y) ** 2 for item in table.T for x, y in itertools.permutations(item, 2)])
     among = np.mean([(x - y) ** 2 for x, y in itertools.permutations(table.ravel(), 2)])
-    assert stats.krippendorff_alpha(table, level="interval") == pytest.approx(1 - within / among)
+    assert stats.krippendorff_alpha(table, level="interval") == pytest.approx(1 - within_items / among)
 
 
 def test_alpha_refuses_a_table_the_wrong_way_round() -> None:
@@ -232,8 +232,8 @@ def test_kappa_by_definition(weights: str | None, labels: list) -> None:
     expected = np.mean([weight[x, y] for x in a for y in b])
     ordered = sorted(labels)
     scale = {"labels": ordered} if isinstance(labels[0], str) else {}
-    found = stats.cohen_kappa([ordered[i] for i in a], [ordered[i] for i in b], weights=weights, **scale)
-    assert found == pytest.approx(1 - weight[a, b].mean() / expected)
+    kappa = stats.cohen_kappa([ordered[i] for i in a], [ordered[i] for i in b], weights=weights, **scale)
+    assert kappa == pytest.approx(1 - weight[a, b].mean() / expected)
 
 
 grades = st.integers(2, 30).flatmap(
@@ -246,12 +246,12 @@ def test_kappa_does_not_depend_on_which_labels_were_used(pair, weights) -> None:
     """A grade that nobody gave still lies between its neighbours: 2 and 4 are two steps apart, with or without a 3."""
     from sklearn.metrics import cohen_kappa_score
 
-    whole = cohen_kappa_score(*pair, weights=weights, labels=[1, 2, 3, 4])
-    assert stats.cohen_kappa(*pair, weights=weights) == pytest.approx(whole)
-    assert stats.cohen_kappa(*pair, weights=weights, labels=[1, 2, 3, 4]) == pytest.approx(whole)
+    expected = cohen_kappa_score(*pair, weights=weights, labels=[1, 2, 3, 4])
+    assert stats.cohen_kappa(*pair, weights=weights) == pytest.approx(expected)
+    assert stats.cohen_kappa(*pair, weights=weights, labels=[1, 2, 3, 4]) == pytest.approx(expected)
     words = [[["no", "weak no", "weak yes", "yes"][g - 1] for g in side] for side in pair]
     named = stats.cohen_kappa(*words, weights=weights, labels=["no", "weak no", "weak yes", "yes"])
-    assert named == pytest.approx(whole)
+    assert named == pytest.approx(expected)
 
 
 @given(columns.filter(lambda pair: np.ptp(pair[0]) > 0 and np.ptp(pair[1]) > 0))
@@ -365,11 +365,11 @@ def test_the_page_prints_what_it_shows() -> None:
     blocks = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, flags=re.DOTALL)
     assert len(blocks) == page.count("```python")
     names: dict[str, object] = {}
-    for code, shown in blocks:
+    for code, output in blocks:
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             exec(code, names)
-        assert out.getvalue() == shown
+        assert out.getvalue() == output
 
 
 def test_randomisation_of_a_mean_is_the_randomisation_test():

@@ -27,9 +27,9 @@ def test_bootstrap_has_the_exact_distribution(statistic) -> None:
     of = {"mean": np.mean, "median": np.median}.get(statistic, statistic) if isinstance(statistic, str) else statistic
     exact = np.sort([of(row) for row in all_resamples(values)])
     for level in (0.5, 0.8, 0.95):
-        found = stats.bootstrap(values, statistic=statistic, samples=20_000, level=level, seed=1)
-        assert np.mean(exact < found.low) - 0.015 <= (1 - level) / 2 <= np.mean(exact <= found.low) + 0.015
-        assert np.mean(exact < found.high) - 0.015 <= (1 + level) / 2 <= np.mean(exact <= found.high) + 0.015
+        interval = stats.bootstrap(values, statistic=statistic, samples=20_000, level=level, seed=1)
+        assert np.mean(exact < interval.low) - 0.015 <= (1 - level) / 2 <= np.mean(exact <= interval.low) + 0.015
+        assert np.mean(exact < interval.high) - 0.015 <= (1 + level) / 2 <= np.mean(exact <= interval.high) + 0.015
 
 
 @pytest.mark.parametrize("times", [[1] * 12, [5, 4, 3], [60, 20, 10], [7]])
@@ -47,9 +47,9 @@ def test_draws_of_distinct_units_are_multinomial(times: list[int]) -> None:
 @pytest.mark.parametrize("method", ["percentile", "bca"])
 def test_bootstrap_is_scipys(method: str) -> None:
     values = np.random.default_rng(7).exponential(size=60)
-    found = stats.bootstrap(values, method=method, samples=20_000)
+    interval = stats.bootstrap(values, method=method, samples=20_000)
     theirs = scipy_stats.bootstrap((values,), np.mean, method=method, n_resamples=20_000, rng=np.random.default_rng(0))
-    np.testing.assert_allclose([found.low, found.high], theirs.confidence_interval, atol=0.012)
+    np.testing.assert_allclose([interval.low, interval.high], theirs.confidence_interval, atol=0.012)
 
 
 def test_bca_of_folds_is_scipys_of_several_samples() -> None:
@@ -59,25 +59,25 @@ def test_bca_of_folds_is_scipys_of_several_samples() -> None:
     def mean_of_means(x, y, axis=-1):
         return (x.mean(axis=axis) + y.mean(axis=axis)) / 2
 
-    found = stats.bootstrap([*first, *second], folds=[0] * 12 + [1] * 600, method="bca", samples=20_000)
+    interval = stats.bootstrap([*first, *second], folds=[0] * 12 + [1] * 600, method="bca", samples=20_000)
     theirs = scipy_stats.bootstrap((first, second), mean_of_means, method="BCa", n_resamples=20_000, rng=rng)
-    assert found.estimate == pytest.approx(mean_of_means(first, second))
-    np.testing.assert_allclose([found.low, found.high], theirs.confidence_interval, atol=0.02)
+    assert interval.estimate == pytest.approx(mean_of_means(first, second))
+    np.testing.assert_allclose([interval.low, interval.high], theirs.confidence_interval, atol=0.02)
 
 
 def test_bca_of_a_biased_function_is_scipys() -> None:
     values = np.random.default_rng(3).exponential(size=15)
-    found = stats.bootstrap(values, statistic=np.std, method="bca", samples=10_000)
+    interval = stats.bootstrap(values, statistic=np.std, method="bca", samples=10_000)
     theirs = scipy_stats.bootstrap((values,), np.std, n_resamples=10_000, rng=np.random.default_rng(0))
-    np.testing.assert_allclose([found.low, found.high], theirs.confidence_interval, rtol=0.05)
-    assert found.low > 1.1 * stats.bootstrap(values, statistic=np.std, samples=10_000).low
+    np.testing.assert_allclose([interval.low, interval.high], theirs.confidence_interval, rtol=0.05)
+    assert interval.low > 1.1 * stats.bootstrap(values, statistic=np.std, samples=10_000).low
 
 
 def coverage(make, truth: float, trials: int, **options) -> float:
     """How often the interval of freshly made data, freshly resampled, holds the truth."""
     rng = np.random.default_rng(11)
-    held = [truth in stats.bootstrap(make(rng), samples=300, seed=i, **options) for i in range(trials)]
-    return float(np.mean(held))
+    covered = [truth in stats.bootstrap(make(rng), samples=300, seed=i, **options) for i in range(trials)]
+    return float(np.mean(covered))
 
 
 def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
@@ -117,8 +117,8 @@ def test_clusters_of_opposites_hold_the_median_still() -> None:
     """Each cluster has one value on either side of 0, so no draw of clusters can move the middle far."""
     side = np.random.default_rng(4).uniform(0.5, 9, 80)
     values, clusters = np.concatenate([side, -side]), np.tile(np.arange(80), 2)
-    found = stats.bootstrap(values, statistic="median", clusters=clusters)
-    assert (found.low, found.high) == pytest.approx((0, 0))
+    interval = stats.bootstrap(values, statistic="median", clusters=clusters)
+    assert (interval.low, interval.high) == pytest.approx((0, 0))
     alone = stats.bootstrap(values, statistic="median")
     assert alone.high - alone.low > 1
 
@@ -154,12 +154,12 @@ def test_a_sum_over_folds_is_the_mean_over_folds() -> None:
     images, captions = np.arange(50), np.repeat(np.arange(50), 5)
     a, b = rng.random(50) < 0.5, rng.random(250) < 0.4
     parts = [stats.Part(a, images, 100, images // 10), stats.Part(b, captions, 100, captions // 10)]
-    found = stats.bootstrap_sum(parts)
-    assert found.estimate == pytest.approx(
+    interval = stats.bootstrap_sum(parts)
+    assert interval.estimate == pytest.approx(
         100 * np.mean([a[images // 10 == f].mean() + b[captions // 10 == f].mean() for f in range(5)])
     )
-    assert found.low < found.estimate < found.high
-    assert found.n == 50
+    assert interval.low < interval.estimate < interval.high
+    assert interval.n == 50
 
 
 def test_paired_difference_is_narrower_than_two_apart() -> None:
@@ -167,10 +167,10 @@ def test_paired_difference_is_narrower_than_two_apart() -> None:
     hard = rng.normal(size=300)
     a, b = hard + 0.2 + 0.1 * rng.normal(size=300), hard
     for statistic in ("mean", "median"):
-        found, alone = stats.bootstrap_difference(a, b, statistic=statistic), stats.bootstrap(a, statistic=statistic)
+        paired, alone = stats.bootstrap_difference(a, b, statistic=statistic), stats.bootstrap(a, statistic=statistic)
         of = getattr(np, statistic)
-        assert found.estimate == pytest.approx(of(a) - of(b))
-        assert found.high - found.low < alone.high - alone.low
+        assert paired.estimate == pytest.approx(of(a) - of(b))
+        assert paired.high - paired.low < alone.high - alone.low
     assert 0 not in stats.bootstrap_difference(a, b)
     plain = stats.bootstrap_difference(a, b, statistic=np.mean, samples=8000)
     fast = stats.bootstrap_difference(a, b, samples=8000)
@@ -185,9 +185,9 @@ def test_draws_do_not_depend_on_how_many_are_counted_at_a_time(monkeypatch, time
     after = rng.random()
     for cached in (1, 4_000, resampling._CACHED):
         monkeypatch.setattr(resampling, "_CACHED", cached)
-        again = np.random.default_rng(3)
-        assert np.array_equal(np.concatenate(list(drawn_counts(np.array(times), 99, again))), row_by_row)
-        assert again.random() == after
+        generator = np.random.default_rng(3)
+        assert np.array_equal(np.concatenate(list(drawn_counts(np.array(times), 99, generator))), row_by_row)
+        assert generator.random() == after
 
 
 def test_the_seed_decides() -> None:
@@ -198,8 +198,8 @@ def test_the_seed_decides() -> None:
 
 def test_constant_values_have_no_width() -> None:
     for method in ("percentile", "bca"):
-        found = stats.bootstrap([0.25] * 8, method=method)
-        assert (found.low, found.high) == (0.25, 0.25)
+        interval = stats.bootstrap([0.25] * 8, method=method)
+        assert (interval.low, interval.high) == (0.25, 0.25)
     assert str(stats.bootstrap([0.25] * 8)) == "0.25 [0.25, 0.25]"
 
 

@@ -44,11 +44,11 @@ def test_whole_clusters_are_swapped(name, data):
     values = st.integers(0, 1) if name == "mcnemar" else st.integers(0, 6).map(lambda v: v / 2)
     a, b, clusters = data.draw(clustered(values))
     a, b = np.array(a, dtype=float), np.array(b, dtype=float)
-    found = TESTS[name](a, b, clusters=clusters)
-    assert found.p_value == pytest.approx(oracles.share_of_swaps(signed(name, a, b), clusters))
-    assert (found.n, found.differing) == (len(a), (a != b).sum())
+    result = TESTS[name](a, b, clusters=clusters)
+    assert result.p_value == pytest.approx(oracles.share_of_swaps(signed(name, a, b), clusters))
+    assert (result.n, result.differing) == (len(a), (a != b).sum())
     if len(set(clusters)) < len(a):
-        assert "by cluster" in found.method and found.statistic == pytest.approx(signed(name, a, b).sum())
+        assert "by cluster" in result.method and result.statistic == pytest.approx(signed(name, a, b).sum())
 
 
 @pytest.mark.parametrize("name", TESTS)
@@ -64,11 +64,11 @@ def test_many_clusters_are_normal(name):
     rng = np.random.default_rng(1)
     images = np.repeat(np.arange(150), 5)
     a, b = ((rng.normal(size=150)[images] + rng.normal(size=750) > 0.2) * 1.0 for _ in range(2))
-    found = TESTS[name](a, b, clusters=images)
+    result = TESTS[name](a, b, clusters=images)
     terms = signed(name, a, b)
     swapped = stats.randomisation(terms, np.zeros(750), clusters=images, samples=50_000)
-    assert found.method.endswith("by cluster, normal")
-    assert found.p_value == pytest.approx(swapped.p_value, abs=0.01)
+    assert result.method.endswith("by cluster, normal")
+    assert result.p_value == pytest.approx(swapped.p_value, abs=0.01)
 
 
 @pytest.mark.parametrize("name", TESTS)

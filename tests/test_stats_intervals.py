@@ -14,8 +14,8 @@ from limner.core.errors import LimnerError
 
 def exact_coverage(n: int, rate: float) -> float:
     """The chance that the interval of n independent hits and misses holds the rate, over every number of hits."""
-    held = [rate in stats.mean_interval(np.arange(n) < hits) for hits in range(n + 1)]
-    return float(scipy_stats.binom.pmf(np.arange(n + 1), n, rate)[held].sum())
+    covered = [rate in stats.mean_interval(np.arange(n) < hits) for hits in range(n + 1)]
+    return float(scipy_stats.binom.pmf(np.arange(n + 1), n, rate)[covered].sum())
 
 
 @pytest.mark.parametrize("n", [50, 100, 200])
@@ -27,19 +27,19 @@ def test_proportions_are_covered(n, rate):
 @pytest.mark.parametrize(("hits", "n"), [(12, 50), (30, 50), (250, 1000)])
 def test_away_from_the_ends_it_is_wilsons(hits, n):
     theirs = scipy_stats.binomtest(hits, n).proportion_ci(method="wilson")
-    found = stats.mean_interval(np.arange(n) < hits)
-    assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high))
-    assert (found.estimate, found.method, found.unit, found.n) == (hits / n, "Wilson", "queries", n)
+    interval = stats.mean_interval(np.arange(n) < hits)
+    assert (interval.low, interval.high) == pytest.approx((theirs.low, theirs.high))
+    assert (interval.estimate, interval.method, interval.unit, interval.n) == (hits / n, "Wilson", "queries", n)
 
 
 @pytest.mark.parametrize("end", [0.0, 1.0])
 @pytest.mark.parametrize("clusters", [None, np.repeat(np.arange(20), 5)])
 def test_no_certainty_at_the_ends(end, clusters):
-    found = stats.mean_interval(np.full(100, end), clusters=clusters)
+    interval = stats.mean_interval(np.full(100, end), clusters=clusters)
     units = 100 if clusters is None else 20
     t = 1.96 if clusters is None else scipy_stats.t.ppf(0.975, 19)
     width = t**2 / (units + t**2)
-    assert end in found and found.high - found.low == pytest.approx(width, rel=1e-3)
+    assert end in interval and interval.high - interval.low == pytest.approx(width, rel=1e-3)
 
 
 def simulated(rng, images, rate, shared):
@@ -53,40 +53,40 @@ def simulated(rng, images, rate, shared):
 def test_captions_of_one_image_are_covered(shared, rate):
     rng = np.random.default_rng(3)
     images = np.repeat(np.arange(60), 5)
-    held = [rate in stats.mean_interval(simulated(rng, 60, rate, shared), clusters=images) for _ in range(400)]
-    assert np.mean(held) >= 0.93
+    covered = [rate in stats.mean_interval(simulated(rng, 60, rate, shared), clusters=images) for _ in range(400)]
+    assert np.mean(covered) >= 0.93
 
 
 def test_only_clusters_make_it_honest():
     rng = np.random.default_rng(4)
-    held = [0.3 in stats.mean_interval(simulated(rng, 100, 0.3, 0.9)) for _ in range(200)]
-    assert np.mean(held) < 0.75
+    covered = [0.3 in stats.mean_interval(simulated(rng, 100, 0.3, 0.9)) for _ in range(200)]
+    assert np.mean(covered) < 0.75
 
 
 @pytest.mark.parametrize("power", [1, 8, 40])
 def test_values_that_are_no_hits_and_misses(power):
     """Such as reciprocal ranks, most of them small: the mean of u^p is 1 / (p + 1)."""
     rng = np.random.default_rng(5)
-    held = [1 / (power + 1) in stats.mean_interval(rng.random(100) ** power) for _ in range(400)]
-    assert np.mean(held) >= 0.925
+    covered = [1 / (power + 1) in stats.mean_interval(rng.random(100) ** power) for _ in range(400)]
+    assert np.mean(covered) >= 0.925
 
 
 def test_equal_values_are_not_certain_either():
-    few, many = (stats.mean_interval(np.full(n, 0.5)) for n in (5, 500))
-    assert few.low < 0.3 < 0.7 < few.high and 0.49 < many.low < 0.5 < many.high < 0.51
+    wide, narrow = (stats.mean_interval(np.full(n, 0.5)) for n in (5, 500))
+    assert wide.low < 0.3 < 0.7 < wide.high and 0.49 < narrow.low < 0.5 < narrow.high < 0.51
     alone = stats.mean_interval([0.5])
     assert (alone.low, alone.high) == (0.0, 1.0)
 
 
 def test_differences_are_bounded_on_both_sides():
-    same = stats.mean_interval(np.zeros(1000), bounds=(-1, 1))
-    assert -0.01 < same.low < 0 < same.high < 0.01
+    equal = stats.mean_interval(np.zeros(1000), bounds=(-1, 1))
+    assert -0.01 < equal.low < 0 < equal.high < 0.01
     rng = np.random.default_rng(6)
-    held = []
+    covered = []
     for _ in range(400):
         a, b = rng.random(200) < 0.03, rng.random(200) < 0.01
-        held.append(0.02 in stats.mean_interval(1.0 * a - b, bounds=(-1, 1)))
-    assert np.mean(held) >= 0.93
+        covered.append(0.02 in stats.mean_interval(1.0 * a - b, bounds=(-1, 1)))
+    assert np.mean(covered) >= 0.93
 
 
 def test_large_samples_agree_with_the_bootstrap():
@@ -101,13 +101,14 @@ def test_large_samples_agree_with_the_bootstrap():
 
 def test_folds_of_unequal_size_count_alike():
     values, folds = np.r_[np.ones(10), np.zeros(90)], np.r_[np.zeros(10), np.ones(90)]
-    found = stats.mean_interval(values, folds=folds)
-    assert found.estimate == 0.5 and found.low < 0.4 and found.high > 0.6  # 36 queries of one fold would be as sure
+    interval = stats.mean_interval(values, folds=folds)
+    # 36 queries of one fold would be as sure.
+    assert interval.estimate == 0.5 and interval.low < 0.4 and interval.high > 0.6
 
 
 def test_a_cluster_may_lie_in_two_folds():
-    found = stats.mean_interval([1, 0, 1, 0, 1, 0], clusters=[0, 0, 1, 1, 2, 2], folds=[0, 1, 0, 1, 0, 1])
-    assert found.estimate == 0.5 and found.n == 3
+    interval = stats.mean_interval([1, 0, 1, 0, 1, 0], clusters=[0, 0, 1, 1, 2, 2], folds=[0, 1, 0, 1, 0, 1])
+    assert interval.estimate == 0.5 and interval.n == 3
 
 
 def test_a_sum_of_means_that_share_clusters():
@@ -129,9 +130,9 @@ def test_a_sum_of_means_that_share_clusters():
 def test_the_interval_holds_its_estimate_and_stays_in_bounds(case):
     values, clusters = case
     for options in ({}, {"clusters": clusters}, {"folds": clusters}):
-        found = stats.mean_interval(values, **options)
-        assert 0 <= found.low <= found.estimate <= found.high <= 1
-        assert found.high - found.low > 1e-6
+        interval = stats.mean_interval(values, **options)
+        assert 0 <= interval.low <= interval.estimate <= interval.high <= 1
+        assert interval.high - interval.low > 1e-6
 
 
 def test_what_is_out_of_bounds_is_refused():

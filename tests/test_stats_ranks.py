@@ -30,20 +30,20 @@ def slow_sets(values, clusters, level, samples, seed):
         spread[i, j] = math.sqrt(max(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j], 0))
         error[i, j] = math.hypot(spread[i, j], math.sqrt(2) * max(abs(row[i] - row[j]) for row in total))
     open_ = {pair for pair in spread if spread[pair] > 1e-9}
-    told = set()
+    separated = set()
     while True:
         tops = sorted(max((d[i] - d[j]) / spread[i, j] for i, j in open_) for d in drawn)
         bound = tops[math.ceil(level * (samples + 1)) - 1]
         new = {(i, j) for i, j in open_ if (mean[i] - mean[j]) / error[i, j] > bound}
         if not new or not open_ - new:
-            told |= new
+            separated |= new
             break
-        told, open_ = told | new, open_ - new
-    return [(1 + sum(j == s for _, j in told), k - sum(i == s for i, _ in told)) for s in range(k)]
+        separated, open_ = separated | new, open_ - new
+    return [(1 + sum(j == s for _, j in separated), k - sum(i == s for i, _ in separated)) for s in range(k)]
 
 
-def pairs_of(found):
-    return list(zip(found.lowest.tolist(), found.highest.tolist(), strict=True))
+def pairs_of(sets):
+    return list(zip(sets.lowest.tolist(), sets.highest.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -52,35 +52,35 @@ def test_paired_sets_are_those_of_the_slow_loops(seed):
     clusters = np.sort(rng.integers(0, 25, size=80))
     ease = rng.standard_normal(25)[clusters]
     values = (ease[:, None] + rng.standard_normal((80, 4)) > [-1.5, 0, 0.2, 1.2]) * 1.0
-    found = stats.rank_sets(values, clusters=clusters, samples=400, seed=seed)
-    assert pairs_of(found) == slow_sets(values, clusters.tolist(), 0.95, 400, seed)
+    sets = stats.rank_sets(values, clusters=clusters, samples=400, seed=seed)
+    assert pairs_of(sets) == slow_sets(values, clusters.tolist(), 0.95, 400, seed)
 
 
 def test_the_sets_hold_all_orders_that_fit_what_is_told():
     """The set of a system is every rank it has in some order of the systems that contradicts nothing told."""
     rng = np.random.default_rng(3)
-    found = stats.rank_sets(rng.random((300, 5)) < [0.9, 0.75, 0.7, 0.5, 0.45])
+    sets = stats.rank_sets(rng.random((300, 5)) < [0.9, 0.75, 0.7, 0.5, 0.45])
     orders = [o for o in itertools.permutations(range(5)) if not any(
-        found.better[b, a] for a, b in itertools.combinations(o, 2))]  # fmt: skip
-    for system, (low, high) in enumerate(pairs_of(found)):
+        sets.better[b, a] for a, b in itertools.combinations(o, 2))]  # fmt: skip
+    for system, (low, high) in enumerate(pairs_of(sets)):
         ranks = {order.index(system) + 1 for order in orders}
         assert (min(ranks), max(ranks)) == (low, high)
 
 
 def test_unpaired_sets_are_those_of_holm_by_hand():
-    means, many = [0.62, 0.55, 0.3, 0.3], [500, 400, 500, 100]
+    means, counts = [0.62, 0.55, 0.3, 0.3], [500, 400, 500, 100]
     p = {}
     for i, j in itertools.permutations(range(4), 2):
-        pooled = (means[i] * many[i] + means[j] * many[j] + 1) / (many[i] + many[j] + 2)
-        error = math.sqrt(pooled * (1 - pooled) * (1 / many[i] + 1 / many[j]))
+        pooled = (means[i] * counts[i] + means[j] * counts[j] + 1) / (counts[i] + counts[j] + 2)
+        error = math.sqrt(pooled * (1 - pooled) * (1 / counts[i] + 1 / counts[j]))
         p[i, j] = 0.5 * math.erfc((means[i] - means[j]) / error / math.sqrt(2))
-    told, left = set(), len(p)
+    separated, left = set(), len(p)
     for pair in sorted(p, key=p.get):
         if p[pair] * left > 0.05:
             break
-        told, left = told | {pair}, left - 1
-    expected = [(1 + sum(j == s for _, j in told), 4 - sum(i == s for i, _ in told)) for s in range(4)]
-    assert pairs_of(stats.rank_sets_of_means(means, many)) == expected
+        separated, left = separated | {pair}, left - 1
+    expected = [(1 + sum(j == s for _, j in separated), 4 - sum(i == s for i, _ in separated)) for s in range(4)]
+    assert pairs_of(stats.rank_sets_of_means(means, counts)) == expected
 
 
 def test_a_sum_of_one_part_is_the_mean_and_parts_add_up():
@@ -89,9 +89,9 @@ def test_a_sum_of_one_part_is_the_mean_and_parts_add_up():
     images = np.repeat(np.arange(60), 5)
     one = stats.rank_sets_of_sum([stats.Part(a, np.arange(60), 100)])
     assert one.estimates == pytest.approx(100 * a.mean(axis=0))
-    both = stats.rank_sets_of_sum([stats.Part(a, np.arange(60), 100), stats.Part(b, images, 100)])
-    assert both.estimates == pytest.approx(100 * (a.mean(axis=0) + b.mean(axis=0)))
-    assert both.method == "paired, max-t by cluster"
+    summed = stats.rank_sets_of_sum([stats.Part(a, np.arange(60), 100), stats.Part(b, images, 100)])
+    assert summed.estimates == pytest.approx(100 * (a.mean(axis=0) + b.mean(axis=0)))
+    assert summed.method == "paired, max-t by cluster"
 
 
 def test_equal_systems_are_never_told_apart_and_few_differences_are_not_enough():
@@ -129,9 +129,9 @@ def test_the_order_of_systems_does_not_matter():
 
 def test_queries_needed_would_make_the_difference_detectable():
     rng = np.random.default_rng(0)
-    found = stats.rank_sets(rng.random((500, 2)) < [0.55, 0.5])
-    needed = stats.queries_needed(0.05, found.error[0, 1], 500, found.critical)
-    assert found.detectable(0, 1) * math.sqrt(500 / needed) == pytest.approx(0.05)
+    sets = stats.rank_sets(rng.random((500, 2)) < [0.55, 0.5])
+    needed = stats.queries_needed(0.05, sets.error[0, 1], 500, sets.critical)
+    assert sets.detectable(0, 1) * math.sqrt(500 / needed) == pytest.approx(0.05)
     assert stats.queries_needed(0.0, 0.1, 500, 2.0) == math.inf
 
 

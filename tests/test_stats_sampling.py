@@ -20,13 +20,13 @@ FROZEN = json.loads((Path(__file__).parent / "sampling_peers.json").read_text())
 
 def test_every_sample_of_a_stratum_is_as_likely_as_every_other():
     """All samples of a tiny population, counted over many seeds, beside the probabilities they should have."""
-    seen: dict[frozenset[int], int] = {}
+    counts: dict[frozenset[int], int] = {}
     for seed in range(6000):
-        found = frozenset(stats.draw([0, 0, 0, 0], 2, seed=seed).units.tolist())
-        seen[found] = seen.get(found, 0) + 1
-    assert len(seen) == 6
+        sample = frozenset(stats.draw([0, 0, 0, 0], 2, seed=seed).units.tolist())
+        counts[sample] = counts.get(sample, 0) + 1
+    assert len(counts) == 6
     expected = 1000
-    assert sum((count - expected) ** 2 / expected for count in seen.values()) < 20.5  # chi-square, 5 degrees, 0.001
+    assert sum((count - expected) ** 2 / expected for count in counts.values()) < 20.5  # chi-square, 5 degrees, 0.001
 
 
 def test_the_stored_probabilities_are_those_of_the_draws():
@@ -42,10 +42,10 @@ def test_the_stored_probabilities_are_those_of_the_draws():
 def test_a_further_draw_adds_and_never_repeats():
     strata = np.repeat([0, 1, 2], 20)
     first = stats.draw(strata, 15, pilot=2, seed=1)
-    more = stats.draw(strata, 100, before=first.units, pilot=2, seed=2)
-    assert sorted([*first.units, *more.units]) == list(range(60))
+    further = stats.draw(strata, 100, before=first.units, pilot=2, seed=2)
+    assert sorted([*first.units, *further.units]) == list(range(60))
     assert (first.probabilities[:6] == 1).all() and set(strata[first.units[:6]]) == {0, 1, 2}
-    assert (more.probabilities < 1).sum() >= len(more) - 1  # the very last unit is certain
+    assert (further.probabilities < 1).sum() >= len(further) - 1  # the very last unit is certain
 
 
 def test_systematic_draws_have_exactly_the_probabilities_that_were_asked_for():
@@ -53,9 +53,9 @@ def test_systematic_draws_have_exactly_the_probabilities_that_were_asked_for():
     assert chances.sum() == pytest.approx(2)
     times = np.zeros(5)
     for seed in range(6000):
-        found = stats.systematic(chances, seed=seed)
-        assert len(found) == 2
-        times[found] += 1
+        units = stats.systematic(chances, seed=seed)
+        assert len(units) == 2
+        times[units] += 1
     np.testing.assert_allclose(times / 6000, chances, atol=0.025)
 
 
@@ -75,8 +75,8 @@ def test_the_stratified_estimate_is_unbiased_over_all_samples():
     plain, helped, variances = [], [], []
     for sample in every_stratified_sample(strata, (2, 2)):
         plain.append(stats.stratified(values[sample], strata[sample], size))
-        more = {"predictions": predictions[sample], "expected": expected}
-        helped.append(stats.stratified(values[sample], strata[sample], size, **more).value)
+        options = {"predictions": predictions[sample], "expected": expected}
+        helped.append(stats.stratified(values[sample], strata[sample], size, **options).value)
         s = [np.var(values[sample][strata[sample] == h], ddof=1) for h in (0, 1)]
         variances.append((4 / 7) ** 2 * 0.5 * s[0] / 2 + (3 / 7) ** 2 * (1 / 3) * s[1] / 2)
     assert np.mean([e.value for e in plain]) == pytest.approx(values.mean(), abs=1e-12)
@@ -87,8 +87,8 @@ def test_the_stratified_estimate_is_unbiased_over_all_samples():
 def test_horvitz_thompson_is_unbiased_over_all_samples():
     values, chances = np.array([3.0, 1.0, 4.0]), np.array([0.5, 0.25, 0.8])  # Poisson sampling: every subset
     total = 0.0
-    for kept in product([True, False], repeat=3):
-        mask = np.array(kept)
+    for selected in product([True, False], repeat=3):
+        mask = np.array(selected)
         weight = np.prod(np.where(mask, chances, 1 - chances))
         total += weight * (stats.horvitz_thompson(values[mask], chances[mask]) if mask.any() else 0.0)
     assert total == pytest.approx(values.sum())
@@ -96,20 +96,20 @@ def test_horvitz_thompson_is_unbiased_over_all_samples():
 
 
 def test_a_whole_population_leaves_no_doubt():
-    found = stats.stratified([1, 0, 1], [0, 0, 0], [3])
-    assert found.low == found.value == found.high == pytest.approx(2 / 3)
+    estimate = stats.stratified([1, 0, 1], [0, 0, 0], [3])
+    assert estimate.low == estimate.value == estimate.high == pytest.approx(2 / 3)
 
 
 def test_equal_answers_are_no_certainty():
-    found = stats.stratified([0] * 20, [0] * 20, [1000])
-    assert found.value == 0 and 0.05 < found.high < 0.3
+    estimate = stats.stratified([0] * 20, [0] * 20, [1000])
+    assert estimate.value == 0 and 0.05 < estimate.high < 0.3
     half = stats.stratified([0] * 20 + [1] * 20, [0] * 20 + [1] * 20, [500, 500])
     assert half.low < 0.49 and half.high > 0.51
 
 
 def coverage(estimate, truth, studies):
-    found = [estimate(seed) for seed in range(studies)]
-    return np.mean([e.low <= truth <= e.high for e in found]), np.mean([e.half_width for e in found])
+    intervals = [estimate(seed) for seed in range(studies)]
+    return np.mean([e.low <= truth <= e.high for e in intervals]), np.mean([e.half_width for e in intervals])
 
 
 def test_intervals_cover_and_a_bad_judge_costs_nothing():
@@ -133,34 +133,34 @@ def _sampled(values, strata, number, seed):
 
 def test_without_strata_and_for_a_large_population_it_is_ppi_python():
     """The estimate of `ppi_py.ppi_mean_pointestimate(..., lam=1)`, whose population is endless; frozen."""
-    held = FROZEN["ppi"]
-    y, f, others = (np.array(held[k]) for k in ("y", "f", "unlabelled"))
+    frozen = FROZEN["ppi"]
+    y, f, unlabelled = (np.array(frozen[k]) for k in ("y", "f", "unlabelled"))
     widths = []
     for bound in (2, 5):
-        how = {"predictions": f, "expected": [others.mean()], "bounds": (-bound, bound)}
-        found = stats.stratified(y, np.zeros(len(y), int), [10**9], **how)
-        assert found.value == pytest.approx(held["estimate"], abs=1e-9)
-        widths.append((found.high - found.low) / (held["high"] - held["low"]))
+        options = {"predictions": f, "expected": [unlabelled.mean()], "bounds": (-bound, bound)}
+        estimate = stats.stratified(y, np.zeros(len(y), int), [10**9], **options)
+        assert estimate.value == pytest.approx(frozen["estimate"], abs=1e-9)
+        widths.append((estimate.high - estimate.low) / (frozen["high"] - frozen["low"]))
     assert widths[0] == pytest.approx(1, abs=0.05)  # theirs adds the variance of the unlabelled mean and takes z for t
     assert widths[1] > 1, "one more answer may be as far off as the bounds allow: wide bounds cost width"
 
 
 def test_power_tuning_is_that_of_ppi_python():
     """`ppi_mean_pointestimate(..., lam=None)`; its population is the unlabelled units alone, ours all of them."""
-    held, f, others = FROZEN["tuned"], *(np.array(FROZEN["ppi"][k]) for k in ("f", "unlabelled"))
-    y, every = np.array(held["y"]), np.concatenate([f, others])
+    frozen, f, unlabelled = FROZEN["tuned"], *(np.array(FROZEN["ppi"][k]) for k in ("f", "unlabelled"))
+    y, every = np.array(frozen["y"]), np.concatenate([f, unlabelled])
     n, h = len(y), np.zeros(len(y), int)
     (factor,) = stats.power_tuning(y, f, h, [len(every)])
-    theirs = held["lambda"] * (1 + n / len(others))  # for the mean of all instead of the unlabelled alone
+    theirs = frozen["lambda"] * (1 + n / len(unlabelled))  # for the mean of all instead of the unlabelled alone
     # Theirs takes the variance of all predictions, and 1 / n for the covariance.
     assert factor * np.var(f) / np.var(every, ddof=1) == pytest.approx(theirs, rel=1e-9)
-    same = stats.stratified(
+    scaled = stats.stratified(
         y, h, [len(every)], predictions=theirs * f, expected=[theirs * every.mean()], bounds=(-5, 5)
     )
-    assert same.value == pytest.approx(held["estimate"], abs=1e-12)
-    how = {"predictions": f, "expected": [every.mean()], "bounds": (-5, 5)}
-    tuned = stats.stratified(y, h, [len(every)], tuned=True, **how)
-    assert tuned.value == pytest.approx(held["estimate"], abs=0.02)
+    assert scaled.value == pytest.approx(frozen["estimate"], abs=1e-12)
+    options = {"predictions": f, "expected": [every.mean()], "bounds": (-5, 5)}
+    tuned = stats.stratified(y, h, [len(every)], tuned=True, **options)
+    assert tuned.value == pytest.approx(frozen["estimate"], abs=0.02)
 
 
 def test_power_tuning_makes_the_estimate_vary_least():
@@ -177,10 +177,10 @@ def test_power_tuning_makes_the_estimate_vary_least():
         )
 
     grid = np.linspace(-1, 1.5, 251)
-    least = min(((variance(a, b), a, b) for a in grid for b in grid[::5]), key=lambda each: each[0])
-    found = stats.power_tuning(y, f, h, size)
-    assert variance(*found) <= least[0]
-    np.testing.assert_allclose(found, least[1:], atol=0.06)
+    best = min(((variance(a, b), a, b) for a in grid for b in grid[::5]), key=lambda each: each[0])
+    factors = stats.power_tuning(y, f, h, size)
+    assert variance(*factors) <= best[0]
+    np.testing.assert_allclose(factors, best[1:], atol=0.06)
 
 
 def test_predictions_of_no_use_and_inverted_ones_cost_nothing():
@@ -191,8 +191,8 @@ def test_predictions_of_no_use_and_inverted_ones_cost_nothing():
 
     def study(seed, judge=None):
         units, h = random_units[seed], np.zeros(100, int)
-        how = {} if judge is None else {"predictions": judge[units], "expected": [judge.mean()], "tuned": True}
-        return stats.stratified(values[units], h, [3000], **how)
+        options = {} if judge is None else {"predictions": judge[units], "expected": [judge.mean()], "tuned": True}
+        return stats.stratified(values[units], h, [3000], **options)
 
     random_units = [random.choice(3000, 100, replace=False) for _ in range(200)]
     plain = coverage(study, values.mean(), 200)
@@ -206,11 +206,11 @@ def test_predictions_of_no_use_and_inverted_ones_cost_nothing():
 
 
 def test_the_sequence_is_that_of_confseq_where_both_take_the_same_bets():
-    held = FROZEN["confseq"]
-    x = np.array(held["x"])
+    frozen = FROZEN["confseq"]
+    x = np.array(frozen["x"])
     low, high = stats.confidence_sequence(x, np.zeros(len(x)), np.ones(len(x)), grid=1001)
-    assert low[-1] == pytest.approx(held["low"], abs=0.02)
-    assert high[-1] == pytest.approx(held["high"], abs=0.02)
+    assert low[-1] == pytest.approx(frozen["low"], abs=0.02)
+    assert high[-1] == pytest.approx(frozen["high"], abs=0.02)
 
 
 def test_the_sequence_holds_the_truth_at_every_time():
@@ -228,18 +228,18 @@ def slow_sequence(z, lows, highs, grid, level=0.95):
     """The same bets one after the other, as the paper has them."""
     means, limit = np.linspace(0, 1, grid), np.log(2 / (1 - level))
     up, down, out = np.zeros(grid), np.zeros(grid), np.zeros(grid, bool)
-    total, square, seen, found = (lows[0] + highs[0]) / 2, (highs[0] - lows[0]) ** 2 / 4, 1, []
+    total, square, n_values, bounds = (lows[0] + highs[0]) / 2, (highs[0] - lows[0]) ** 2 / 4, 1, []
     for t, value in enumerate(z):
-        bet = np.sqrt(2 * limit / (square / seen * (t + 1) * np.log(t + 2)))
+        bet = np.sqrt(2 * limit / (square / n_values * (t + 1) * np.log(t + 2)))
         up += np.log1p(np.minimum(bet, 0.5 / np.maximum(means - lows[t], 1e-12)) * (value - means))
         down += np.log1p(-np.minimum(bet, 0.5 / np.maximum(highs[t] - means, 1e-12)) * (value - means))
         out |= np.maximum(up, down) >= limit
-        total, seen = total + value, seen + 1
-        square += (value - total / seen) ** 2
-        kept = means[~out]
-        found.append((kept[0], kept[-1]) if len(kept) else found[-1])
+        total, n_values = total + value, n_values + 1
+        square += (value - total / n_values) ** 2
+        plausible = means[~out]
+        bounds.append((plausible[0], plausible[-1]) if len(plausible) else bounds[-1])
     step = 1 / (grid - 1)
-    low, high = np.array(found).T
+    low, high = np.array(bounds).T
     return np.maximum.accumulate(np.clip(low - step, 0, 1)), np.minimum.accumulate(np.clip(high + step, 0, 1))
 
 
@@ -265,9 +265,9 @@ def test_the_weighted_draws_have_the_mean_of_the_population():
         total = 0.0
         for unit in (1, 3, 4):  # after the pilot of 0 and 2
             order = np.array([0, 2, unit])
-            y, h, own = values[order], strata[order], np.ones(3, bool)
-            state = _State.before_each_draw(y, h, own, x[order], ends, 2, (0, 1))
-            z, low, high = _martingale(state, y, h, own, size, size, np.tile(shares, (3, 1)), 2, (0, 1))
+            y, h, members = values[order], strata[order], np.ones(3, bool)
+            state = _State.before_each_draw(y, h, members, x[order], ends, 2, (0, 1))
+            z, low, high = _martingale(state, y, h, members, size, size, np.tile(shares, (3, 1)), 2, (0, 1))
             assert low[0] <= z[0] <= high[0]
             chance = shares[h[2]] / (size[h[2]] - 1)
             total += chance * z[0]
@@ -281,10 +281,10 @@ def test_a_judge_narrows_anytime_intervals_and_a_useless_one_does_not_widen_them
     orders = [random.permutation(2000)[:200] for _ in range(40)]
     plain = np.mean([stats.sequential(values[u], [0] * 200, [2000], shares=[1]).half_width for u in orders])
     for name, f in judges.items():
-        how = {"shares": [1], "expected": [f.mean()], "corners": [[[f.min()], [f.max()]]]}
-        found = [stats.sequential(values[u], [0] * 200, [2000], predictions=f[u], **how) for u in orders]
-        assert np.mean([e.half_width for e in found]) < plain * (0.75 if name == "good" else 1.03), name
-        assert np.mean([e.low <= values.mean() <= e.high for e in found]) > 0.9
+        options = {"shares": [1], "expected": [f.mean()], "corners": [[[f.min()], [f.max()]]]}
+        estimates = [stats.sequential(values[u], [0] * 200, [2000], predictions=f[u], **options) for u in orders]
+        assert np.mean([e.half_width for e in estimates]) < plain * (0.75 if name == "good" else 1.03), name
+        assert np.mean([e.low <= values.mean() <= e.high for e in estimates]) > 0.9
 
 
 def test_anytime_intervals_cover_when_one_stops_as_soon_as_they_are_narrow():
@@ -295,20 +295,20 @@ def test_anytime_intervals_cover_when_one_stops_as_soon_as_they_are_narrow():
     for seed in range(60):
         units = stats.draw(strata, 400, pilot=2, seed=seed).units
         for n in (50, 100, 200, 400):
-            found = stats.sequential(values[units[:n]], strata[units[:n]], size, shares=[0.25] * 4, pilot=8)
-            if found.half_width < 0.1:
+            estimate = stats.sequential(values[units[:n]], strata[units[:n]], size, shares=[0.25] * 4, pilot=8)
+            if estimate.half_width < 0.1:
                 break
-        missed += not found.low <= values.mean() <= found.high
-    assert missed <= 7 and found.mode == "anytime"
+        missed += not estimate.low <= values.mean() <= estimate.high
+    assert missed <= 7 and estimate.mode == "anytime"
 
 
 def test_a_sum_of_means_reaches_further_on_the_side_of_the_tail():
     """The shift of Johnson (1978) for one large population, m3 (1 + 2 z^2) / (6 s^2 n), by the formula of his paper."""
     y = -np.random.default_rng(1).exponential(size=40)
-    found = stats.sum_of_means(y, [0] * 40, [10**9], bounds=(-99, 99))
+    estimate = stats.sum_of_means(y, [0] * 40, [10**9], bounds=(-99, 99))
     third = ((y - y.mean()) ** 3).sum() * 40 / (39 * 38)
     shift = third * (1 + 2 * 1.959964**2) / (6 * y.var(ddof=1) * 40)
-    longer = (found.high - found.value) - (found.value - found.low)
+    longer = (estimate.high - estimate.value) - (estimate.value - estimate.low)
     assert shift < 0 and longer == pytest.approx(shift, rel=1e-4)
     even = stats.sum_of_means([-1, 0, 1, -2, 2], [0] * 5, [100], bounds=(-99, 99))
     assert even.high - even.value == pytest.approx(even.value - even.low)
@@ -320,10 +320,10 @@ def test_a_sum_of_means_covers_where_few_units_carry_the_mean():
     values = -(random.exponential(size=4000) ** 1.5) / 20
     missed = {"longer on one side": 0, "even": 0}
     for _ in range(2000):
-        found = stats.sum_of_means(random.choice(values, 30, replace=False), [0] * 30, [4000], bounds=(-9, 9))
-        half = min(found.high - found.value, found.value - found.low)
-        missed["longer on one side"] += not found.low <= values.mean() <= found.high
-        missed["even"] += bool(abs(found.value - values.mean()) > half)
+        estimate = stats.sum_of_means(random.choice(values, 30, replace=False), [0] * 30, [4000], bounds=(-9, 9))
+        half = min(estimate.high - estimate.value, estimate.value - estimate.low)
+        missed["longer on one side"] += not estimate.low <= values.mean() <= estimate.high
+        missed["even"] += bool(abs(estimate.value - values.mean()) > half)
     assert missed["longer on one side"] < 0.75 * missed["even"] and missed["longer on one side"] < 150, missed
 
 

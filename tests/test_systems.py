@@ -57,14 +57,14 @@ def test_colours_against_a_slow_count():
 
 @pytest.mark.parametrize("colour", ["red", "green", "blue", "yellow", "black", "white", "purple"])
 def test_a_colour_is_one_bin_whatever_its_place(colour):
-    here, there = (
+    top_left, lower_right = (
         DESCRIPTIONS["colours"](np.asarray(_picture((colour, box), ground="gray")))
         for box in ((0, 0, 40, 40), (80, 120, 120, 160))
     )
-    here, there = here.reshape(17, -1), there.reshape(17, -1)
-    np.testing.assert_allclose(here[16], there[16], atol=1e-6)
-    assert np.count_nonzero(here[16]) == 2
-    assert not np.allclose(here[0], there[0])
+    top_left, lower_right = top_left.reshape(17, -1), lower_right.reshape(17, -1)
+    np.testing.assert_allclose(top_left[16], lower_right[16], atol=1e-6)
+    assert np.count_nonzero(top_left[16]) == 2
+    assert not np.allclose(top_left[0], lower_right[0])
 
 
 def test_colours_tell_colours_apart_and_shapes_do_not():
@@ -87,18 +87,18 @@ def test_shapes_against_a_slow_count():
     """Directions by the arc tangent; a slope on the very line between two directions belongs to the further one."""
     picture = np.random.default_rng(3).integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8)
     grey = picture.astype(int).sum(axis=2)
-    for part, held in enumerate((grey, grey.reshape(80, 2, 80, 2).sum(axis=(1, 3)))):
-        down, right = (2 * np.gradient(held.astype(float), axis=axis) for axis in (0, 1))
-        counts, cell = np.zeros((17, 12)), len(held) // 4
-        for y in range(len(held)):
-            for x in range(len(held)):
+    for part, plane in enumerate((grey, grey.reshape(80, 2, 80, 2).sum(axis=(1, 3)))):
+        down, right = (2 * np.gradient(plane.astype(float), axis=axis) for axis in (0, 1))
+        counts, cell = np.zeros((17, 12)), len(plane) // 4
+        for y in range(len(plane)):
+            for x in range(len(plane)):
                 turn = np.arctan2(down[y, x], right[y, x]) % np.pi * 12 / np.pi
                 direction = int(turn + 1e-9) % 12
                 strength = round(16 * np.hypot(down[y, x], right[y, x]))
                 counts[y // cell * 4 + x // cell, direction] += strength
                 counts[16, direction] += strength
-        found = DESCRIPTIONS["shapes"](picture).reshape(2, 17, 12)[part]
-        np.testing.assert_allclose(found**2, counts / counts[:16].sum(), atol=1e-6)
+        description = DESCRIPTIONS["shapes"](picture).reshape(2, 17, 12)[part]
+        np.testing.assert_allclose(description**2, counts / counts[:16].sum(), atol=1e-6)
 
 
 @pytest.mark.parametrize("names", [("colours",), ("shapes",), ("colours", "shapes")])
@@ -138,7 +138,7 @@ def test_the_vocabulary_keeps_the_most_frequent_words():
 
 def test_equally_frequent_words_are_kept_in_the_order_of_the_alphabet():
     """Not in that of a set, which every process has its own."""
-    texts = [f"{word} {other}" for word, other in zip("hgfedcba", "abcdefgh", strict=True)] + ["x y"]
+    texts = [f"{word} {suffix}" for word, suffix in zip("hgfedcba", "abcdefgh", strict=True)] + ["x y"]
     assert BagOfWords.fit(texts, min_count=1, max_words=4).vocabulary == tuple("abcd")
 
 
@@ -190,9 +190,9 @@ def test_the_systems_are_far_above_chance_and_shape_helps():
 
 
 def test_training_is_deterministic_and_uses_the_training_split_alone(world, model):
-    again = limner.train(world.train, "histograms")
-    np.testing.assert_array_equal(again.image_map.weights, model.image_map.weights)
-    assert again.bag.vocabulary == model.bag.vocabulary
+    retrained = limner.train(world.train, "histograms")
+    np.testing.assert_array_equal(retrained.image_map.weights, model.image_map.weights)
+    assert retrained.bag.vocabulary == model.bag.vocabulary
 
 
 def test_a_saved_model_scores_the_same(world, model, tmp_path):
@@ -221,14 +221,14 @@ def test_scores_are_lazy_and_carry_the_ids(world, model):
 
 
 def test_a_text_of_unknown_words_has_a_place(model):
-    found = model.encode_texts(Items(["t"], ["qwertz"], kind="text"))
-    assert np.isfinite(found.matrix).all()
+    embeddings = model.encode_texts(Items(["t"], ["qwertz"], kind="text"))
+    assert np.isfinite(embeddings.matrix).all()
 
 
 def test_progress_is_told_to_the_end(world, model):
-    told = []
-    model.encode_images(world.dev.images, progress=lambda done, total: told.append((done, total)))
-    assert told == [(n, 40) for n in range(1, 41)]
+    calls = []
+    model.encode_images(world.dev.images, progress=lambda done, total: calls.append((done, total)))
+    assert calls == [(n, 40) for n in range(1, 41)]
 
 
 @pytest.mark.parametrize(
@@ -250,10 +250,10 @@ def test_an_unknown_system_is_refused(world):
 
 
 def test_a_system_of_ones_own_needs_no_registration(world):
-    assert limner.train(world, f"{__name__}:own", scale=2) == (world.train.images.ids, 2)
+    assert limner.train(world, f"{__name__}:ids_and_scale", scale=2) == (world.train.images.ids, 2)
 
 
-def own(collection, *, scale=1):
+def ids_and_scale(collection, *, scale=1):
     return collection.images.ids, scale
 
 

@@ -27,15 +27,15 @@ REPORTS = {
 
 @pytest.mark.parametrize("kind", REPORTS)
 def test_every_format_holds_the_report(kind, tmp_path):
-    made = REPORTS[kind]()
-    assert json.loads(made.save(tmp_path / "r.json").read_text()) == {"limner": kind, **made.describe()}
-    assert made.save(tmp_path / "r.TXT").read_text() == str(made)
+    report = REPORTS[kind]()
+    assert json.loads(report.save(tmp_path / "r.json").read_text()) == {"limner": kind, **report.describe()}
+    assert report.save(tmp_path / "r.TXT").read_text() == str(report)
     for ending, start in ((".md", "# "), (".tex", "% ")):
-        assert made.save(tmp_path / f"r{ending}").read_text().startswith(start + made.document().title)
-    with made.save(tmp_path / "r.csv").open() as file:
+        assert report.save(tmp_path / f"r{ending}").read_text().startswith(start + report.document().title)
+    with report.save(tmp_path / "r.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [row for row in rows if any(row.values())] == [{k: str(v) for k, v in row.items()} for row in made.rows()]
-    assert list(made.to_arrow().column_names) == (list(made.rows()[0]) if made.rows() else [])
+    assert [row for row in rows if any(row.values())] == [{k: str(v) for k, v in row.items()} for row in report.rows()]
+    assert list(report.to_arrow().column_names) == (list(report.rows()[0]) if report.rows() else [])
 
 
 @pytest.mark.parametrize("kind", REPORTS)

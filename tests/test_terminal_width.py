@@ -63,33 +63,33 @@ def commands(command, path=()):
 
 def test_help_fits_eighty_columns_without_breaking_words():
     """Words of a very wide help are all there in the narrow one."""
-    shown = {}
+    outputs = {}
     for path in commands(typer.main.get_command(app)):
         for width in (80, 300):
             done = CliRunner().invoke(app, [*path, "--help"], terminal_width=width, env={"COLUMNS": str(width)})
-            shown[width] = done.output
-        assert max(map(len, shown[80].splitlines())) <= 80, path
-        words = {width: set(re.findall(r"[^\s│╭╮╰╯─]+", text)) for width, text in shown.items()}
+            outputs[width] = done.output
+        assert max(map(len, outputs[80].splitlines())) <= 80, path
+        words = {width: set(re.findall(r"[^\s│╭╮╰╯─]+", text)) for width, text in outputs.items()}
         assert words[300] <= words[80], path
     assert len(list(commands(typer.main.get_command(app)))) > 40
 
 
 def test_examples_are_indented_and_can_be_copied_into_a_shell():
     """A line that is too long ends in a backslash; joined again, it is the line of the docstring."""
-    seen = 0
+    count = 0
     for path in commands(typer.main.get_command(app)):
         command = typer.main.get_command(app)
         for name in path:
             command = command.get_command(click.Context(command), name)
         source = inspect.getdoc(command.callback) or ""
-        wanted = [line.strip() for line in source.split("\n") if line.startswith("  $ ")]
+        expected = [line.strip() for line in source.split("\n") if line.startswith("  $ ")]
         done = CliRunner().invoke(app, [*path, "--help"], terminal_width=80, env={"COLUMNS": "80"}).output
         lines = [line.rstrip() for line in done.partition("Examples:")[2].partition("╭")[0].split("\n")]
-        shown = re.sub(r" \\\n +", " ", "\n".join(lines)).split("\n")
-        assert [line.strip() for line in shown if "$ " in line] == wanted, path
-        assert all(line.startswith("   $ ") for line in shown if "$ " in line), path
-        seen += len(wanted)
-    assert seen > 100
+        printed = re.sub(r" \\\n +", " ", "\n".join(lines)).split("\n")
+        assert [line.strip() for line in printed if "$ " in line] == expected, path
+        assert all(line.startswith("   $ ") for line in printed if "$ " in line), path
+        count += len(expected)
+    assert count > 100
 
 
 def test_long_tables_are_cut_into_parts_that_fit():
@@ -129,8 +129,8 @@ def test_cells_of_a_wide_table_are_wrapped_and_stay_in_their_column(width):
     lines = console.fitted(f"before\n\n{TABLE}\n\nnote: after", width).split("\n")
     assert max(map(len, lines)) <= width and lines[:2] == ["before", ""] and lines[-1] == "note: after"
     assert words_of(" ".join(lines)) == words_of(f"before note: after {TABLE}")
-    one, other = (next(line for line in lines if line.startswith(name)) for name in ("R@1", "MedR"))
-    assert other[one.index("-1.0") :].startswith("+2.0 [-0.5, 3.5]")
+    one, median_line = (next(line for line in lines if line.startswith(name)) for name in ("R@1", "MedR"))
+    assert median_line[one.index("-1.0") :].startswith("+2.0 [-0.5, 3.5]")
     assert any(line[one.index("-1.0") :].startswith("difference") for line in lines)
 
 
@@ -149,15 +149,24 @@ def test_tables_of_compare_board_and_slices_fit_a_terminal():
     from limner.evaluation.boards.board import entries_of, ranked
     from limner.evaluation.slices import slices
 
-    held, by = limner.load("scenes", images=200).test, ["objects", "length"]
-    truth = np.array([[(held.judgements.grade(i, t) or 0) > 0 for t in held.texts.ids] for i in held.images.ids])
+    collection, by = limner.load("scenes", images=200).test, ["objects", "length"]
+    truth = np.array(
+        [[(collection.judgements.grade(i, t) or 0) > 0 for t in collection.texts.ids] for i in collection.images.ids]
+    )
     noise = [np.random.default_rng(seed).normal(size=truth.shape) for seed in (0, 1, 2)]
-    scored = [limner.Scores.from_matrix(2 * truth + each, held.images.ids, held.texts.ids) for each in noise]
+    scored = [
+        limner.Scores.from_matrix(2 * truth + each, collection.images.ids, collection.texts.ids) for each in noise
+    ]
     names = ("colours", "histograms", "another-system-with-a-long-name")
-    found = [limner.evaluate(each, held, name=name) for each, name in zip(scored, names, strict=True)]
-    entries = [entry for each in found for entry in entries_of(each)]
-    tables = [limner.compare(found[:2], samples=200), limner.compare(found, samples=200), ranked(entries),
-              slices(found[0], held, by=by), slices(found[0], held, by=by, against=found[1])]  # fmt: skip
+    reports = [limner.evaluate(each, collection, name=name) for each, name in zip(scored, names, strict=True)]
+    entries = [entry for each in reports for entry in entries_of(each)]
+    tables = [
+        limner.compare(reports[:2], samples=200),
+        limner.compare(reports, samples=200),
+        ranked(entries),
+        slices(reports[0], collection, by=by),
+        slices(reports[0], collection, by=by, against=reports[1]),
+    ]
     assert max(len(line) for table in tables for line in str(table).split("\n")) > 100
     for text in map(str, tables):
         lines = console.fitted(text, 80).split("\n")
@@ -180,15 +189,15 @@ def test_colour_helps_on_a_terminal_only(monkeypatch):
     for name in ("NO_COLOR", "TERM"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "80")
-    found = []
+    outputs = []
     for stream, quiet in ((Terminal(), ""), (Terminal(), "1"), (io.StringIO(), "")):
         monkeypatch.setenv("NO_COLOR", quiet)
         monkeypatch.setattr("sys.stdout", stream)
         monkeypatch.setattr("sys.stderr", stream)
         console.answer(text, {}, as_json=False)
         console.tell("error: no file")
-        found.append(stream.getvalue())
-    assert found[1] == found[2] == text + "\nlimner: error: no file\n"
-    assert re.sub(r"\x1b\[\d+m", "", found[0]) == found[1]
-    assert found[0].count("\x1b[31m") == 2 and "\x1b[32m" not in found[0]  # a loss and the error; no gain is sure
-    assert "\x1b[1mR@1" in found[0] and "\x1b[2mnote" in found[0]
+        outputs.append(stream.getvalue())
+    assert outputs[1] == outputs[2] == text + "\nlimner: error: no file\n"
+    assert re.sub(r"\x1b\[\d+m", "", outputs[0]) == outputs[1]
+    assert outputs[0].count("\x1b[31m") == 2 and "\x1b[32m" not in outputs[0]  # a loss and the error; no gain is sure
+    assert "\x1b[1mR@1" in outputs[0] and "\x1b[2mnote" in outputs[0]

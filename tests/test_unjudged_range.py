@@ -22,9 +22,9 @@ def case(seed, *, levels=(1.0,), ties=False):
     if rng.random() < 0.5:
         grades[int(rng.integers(n))] = 0.0
     cells = [divmod(int(cell), m) for cell in rng.permutation(n * m)]
-    many = int(rng.integers(1, min(6, n * m)))
+    n_unjudged = int(rng.integers(1, min(6, n * m)))
     grades[cells[-1]] = 0.0  # one pair is judged wrong, which says that the others are unjudged
-    return matrix, {cell: grades[cell] for cell in cells[many:]}, cells[:many]
+    return matrix, {cell: grades[cell] for cell in cells[n_unjudged:]}, cells[:n_unjudged]
 
 
 def judgements(pairs, shape):
@@ -34,21 +34,21 @@ def judgements(pairs, shape):
     )
 
 
-def enumerated(source, pairs, others, measures, shape, grades, **how):
+def enumerated(source, pairs, unjudged, measures, shape, grades, **options):
     """The values of every measure under all ways to judge the others; those of no query are left out."""
     values = {}
-    for judged in itertools.product((0.0, *grades), repeat=len(others)):
-        whole = judgements({**pairs, **dict(zip(others, judged, strict=True))}, shape)
-        for result in evaluate(source, whole, measures=measures, **how).results:
+    for judged in itertools.product((0.0, *grades), repeat=len(unjudged)):
+        completed = judgements({**pairs, **dict(zip(unjudged, judged, strict=True))}, shape)
+        for result in evaluate(source, completed, measures=measures, **options).results:
             if len(result.queries):
                 values.setdefault(str(result.measure), []).append(result.value)
     return values
 
 
-def check(source, pairs, others, measures, shape, grades=(1.0,), *, tight=(), **how):
+def check(source, pairs, unjudged, measures, shape, grades=(1.0,), *, tight=(), **options):
     """The number of ranges that were checked; a pair judged wrong says that the others are unjudged."""
-    report = evaluate(source, judgements(pairs, shape), measures=measures, **how)
-    every = enumerated(source, pairs, others, measures, shape, grades, **how)
+    report = evaluate(source, judgements(pairs, shape), measures=measures, **options)
+    every = enumerated(source, pairs, unjudged, measures, shape, grades, **options)
     checked = 0
     for result in report.results:
         if result.measure.kind.judged or str(result.measure) not in every:
@@ -61,7 +61,7 @@ def check(source, pairs, others, measures, shape, grades=(1.0,), *, tight=(), **
     return checked
 
 
-def given_as(matrix):
+def scores_of(matrix):
     return Scores.from_matrix(matrix, *([f"{s}{i}" for i in range(k)] for s, k in zip("qc", matrix.shape, strict=True)))
 
 
@@ -70,39 +70,39 @@ CASES = range(16)
 
 @pytest.mark.parametrize("seed", CASES)
 def test_no_judgement_of_the_others_leaves_the_range_and_its_ends_are_reached(seed):
-    matrix, pairs, others = case(seed)
+    matrix, pairs, unjudged = case(seed)
     measures = BINARY + " nDCG@3 nDCG"
-    assert check(given_as(matrix), pairs, others, measures, matrix.shape, tight=measures.split())
+    assert check(scores_of(matrix), pairs, unjudged, measures, matrix.shape, tight=measures.split())
 
 
 @pytest.mark.parametrize("seed", CASES)
 @pytest.mark.parametrize("ties", ["expected", "order", "pessimistic"])
 def test_nor_with_ties(ties, seed):
-    matrix, pairs, others = case(seed, ties=True)
-    assert check(given_as(matrix), pairs, others, BINARY, matrix.shape, ties=ties)
+    matrix, pairs, unjudged = case(seed, ties=True)
+    assert check(scores_of(matrix), pairs, unjudged, BINARY, matrix.shape, ties=ties)
 
 
 @pytest.mark.parametrize("seed", CASES)
 def test_nor_with_grades(seed):
-    matrix, pairs, others = case(seed, levels=(1.0, 3.0))
+    matrix, pairs, unjudged = case(seed, levels=(1.0, 3.0))
     levels = sorted({grade for grade in pairs.values() if grade > 0}) or [1.0]
-    kept = others[:4]
-    pairs |= dict.fromkeys(others[4:], 0.0)
-    assert check(given_as(matrix), pairs, kept, GRADED, matrix.shape, levels, tight=["R@2(graded)"])
+    still_unjudged = unjudged[:4]
+    pairs |= dict.fromkeys(unjudged[4:], 0.0)
+    assert check(scores_of(matrix), pairs, still_unjudged, GRADED, matrix.shape, levels, tight=["R@2(graded)"])
 
 
 @pytest.mark.parametrize("seed", CASES)
 @pytest.mark.parametrize("pool", [True, False])
 def test_nor_in_lists_that_leave_out_candidates(pool, seed):
     """Lists of two, complete or with the rest never found."""
-    matrix, pairs, others = case(seed)
+    matrix, pairs, unjudged = case(seed)
     order = np.argsort(-matrix, axis=1)[:, :2]
     lists = {f"q{q}": [f"c{c}" for c in row] for q, row in enumerate(order)}
     candidates = [f"c{c}" for c in range(matrix.shape[1])]
     run = Ranking.from_lists(lists, candidates=candidates if pool else None)
     measures = "R@1 R@2 P@2 MRR@2 MRR MeanR MedR" + (" RP MAP Recall@2" if pool else "")
-    assert check(run, pairs, others, "R@1 R@2 P@2 MRR@2", matrix.shape)
-    assert check(run, pairs, others, measures, matrix.shape, unretrieved="never")
+    assert check(run, pairs, unjudged, "R@1 R@2 P@2 MRR@2", matrix.shape)
+    assert check(run, pairs, unjudged, measures, matrix.shape, unretrieved="never")
 
 
 def orders(row):
@@ -112,10 +112,10 @@ def orders(row):
         yield [int(c) for part in parts for c in part]
 
 
-def of_one_query(matrix, grades, measures, **how):
+def of_one_query(matrix, grades, measures, **options):
     """The report of one query with these grades, once for every row of scores."""
     pairs = {(q, c): grade for q in range(len(matrix)) for c, grade in grades.items()}
-    return evaluate(given_as(matrix), judgements(pairs, matrix.shape), measures=measures, **how).results
+    return evaluate(scores_of(matrix), judgements(pairs, matrix.shape), measures=measures, **options).results
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -130,14 +130,14 @@ def test_pessimistic_is_the_worst_order_of_ties_for_every_number_and_for_the_upp
     best = max(grades.values())
     right = dict.fromkeys(range(5), best) | grades
     measures = f"{BINARY} {GRADED} Judged@1 Judged@2 Judged@3"
-    found = of_one_query(row[None], grades, measures, ties="pessimistic")
+    pessimistic = of_one_query(row[None], grades, measures, ties="pessimistic")
     every = of_one_query(strict, grades, measures)
     every_right = {str(r.measure): r for r in of_one_query(strict, right, measures)}
-    for result, other in zip(found, every, strict=True):
-        assert str(result.measure) == str(other.measure)
+    for result, strict_result in zip(pessimistic, every, strict=True):
+        assert str(result.measure) == str(strict_result.measure)
         sign = result.measure.kind.better
         if len(result.values):
-            assert result.values == pytest.approx(sign * (sign * other.values).min()), str(result.measure)
+            assert result.values == pytest.approx(sign * (sign * strict_result.values).min()), str(result.measure)
         all_right = every_right.get(str(result.measure))
         if result.measure.name in ("R", "S", "P", "MRR", "MedR", "MeanR") and len(all_right.values):
             end = sign * (sign * all_right.values).min()

@@ -75,12 +75,12 @@ def test_an_index_leaves_out_images_that_do_not_open(tmp_path, photos, model):
     pytest.importorskip("lancedb")
     words = ("index", tmp_path / "i", "--items", photos, "--model", model, "--json")
     done = run(*words)
-    made = json.loads(done.stdout)
-    assert (made["added"], made["items"], set(made["left out"])) == (6, 6, set(BROKEN))
+    document = json.loads(done.stdout)
+    assert (document["added"], document["items"], set(document["left out"])) == (6, 6, set(BROKEN))
     assert "warning: 5 of 11 images do not open and are left out" in done.stderr
     assert all(name in done.stderr for name in BROKEN)
-    again = json.loads(run(*words, "--resume").stdout)
-    assert (again["added"], again["items"], set(again["left out"])) == (0, 6, set(BROKEN))
+    resumed = json.loads(run(*words, "--resume").stdout)
+    assert (resumed["added"], resumed["items"], set(resumed["left out"])) == (0, 6, set(BROKEN))
     (photos / "page.jpg").write_bytes(photo(77))
     assert json.loads(run(*words, "--resume").stdout)["added"] == 1
     assert sorted(open_index(tmp_path / "i").ids) == ["page.jpg", *(f"photo-{n}.jpg" for n in range(6))]
@@ -98,8 +98,8 @@ def test_vectors_of_a_folder_keep_the_ids_of_what_opened(tmp_path, photos, model
     words = ("encode", photos, "--model", "histograms", "--json")
     for ending in ("npz", "npy"):
         done = run(*words, "-o", tmp_path / f"v.{ending}")
-        told = json.loads(done.stdout)
-        assert (told["items"], set(told["left out"])) == (6, set(BROKEN)) and "5 of 11 images" in done.stderr
+        document = json.loads(done.stdout)
+        assert (document["items"], set(document["left out"])) == (6, set(BROKEN)) and "5 of 11 images" in done.stderr
         assert list(Embeddings.load(tmp_path / f"v.{ending}").ids) == [f"photo-{n}.jpg" for n in range(6)]
 
 
@@ -140,12 +140,12 @@ class Means:
 
 @pytest.mark.parametrize("cache", [False, True])
 def test_an_evaluation_names_all_missing_images(tmp_path, photos, collection, cache):
-    whole = limner.load(collection)
+    loaded = limner.load(collection)
     for number in (2, 4):
         (photos / f"photo-{number}.jpg").unlink()
     encoder = Cached(Means(), tmp_path / "cache") if cache else Means()
     with pytest.raises(LimnerError, match=r"2 of 6 images have no file \('photo-2.jpg', 'photo-4.jpg'\); the first: "):
-        limner.evaluate(encoder, whole)
+        limner.evaluate(encoder, loaded)
     missing = limner.Items(["a", "b"], [None, None])
     with pytest.raises(LimnerError, match=r"2 of 2 images have no file .* only an id, no pixels"):
         encoded(encoder, missing)

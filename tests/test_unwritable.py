@@ -25,11 +25,11 @@ LATER = {"data convert out"}
 
 def commands(command=None, path=()):
     command = typer.main.get_command(app) if command is None else command
-    below = getattr(command, "commands", None)
-    if below is None:
+    subcommands = getattr(command, "commands", None)
+    if subcommands is None:
         yield " ".join(path), command
-    for name in below or ():
-        yield from commands(below[name], (*path, name))
+    for name in subcommands or ():
+        yield from commands(subcommands[name], (*path, name))
 
 
 def outputs():
@@ -44,9 +44,9 @@ def outputs():
 
 
 def test_every_output_of_every_command_is_checked_when_the_command_line_is_read():
-    checked = {where: info.callback for where, info in outputs()}
+    checked = {name: info.callback for name, info in outputs()}
     assert len(checked) >= 20 and {"train out", "explain map out", "encode out", "evaluate output"} <= set(checked)
-    assert [where for where, check in checked.items() if check not in (writable, writable_file)] == sorted(LATER)
+    assert [name for name, check in checked.items() if check not in (writable, writable_file)] == sorted(LATER)
 
 
 def test_every_store_that_a_command_makes_is_checked():

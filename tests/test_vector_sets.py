@@ -20,7 +20,7 @@ def ragged(counts, dim=3, seed=0) -> VectorSets:
     return VectorSets.of({f"i{n}": rng.standard_normal((count, dim), np.float32) for n, count in enumerate(counts)})
 
 
-def same(left: VectorSets, right: VectorSets) -> bool:
+def equal_sets(left: VectorSets, right: VectorSets) -> bool:
     return (
         left.ids == right.ids
         and left.starts.tolist() == right.starts.tolist()
@@ -33,13 +33,13 @@ def same(left: VectorSets, right: VectorSets) -> bool:
 def test_a_file_holds_what_was_saved(tmp_path_factory, ending, counts):
     sets = ragged(counts)
     file = sets.save(tmp_path_factory.mktemp("sets") / f"pages{ending}")
-    assert holds_sets(file) and same(VectorSets.load(file), sets)
+    assert holds_sets(file) and equal_sets(VectorSets.load(file), sets)
 
 
 def test_a_part_is_a_view_of_these_items():
     sets = ragged([2, 1, 3, 1])
     part = sets.part(1, 3)
-    assert same(part, sets.subset(["i1", "i2"])) and part.counts.tolist() == [1, 3]
+    assert equal_sets(part, sets.subset(["i1", "i2"])) and part.counts.tolist() == [1, 3]
     assert np.shares_memory(part.vectors.matrix, sets.vectors.matrix)
     assert list(part.vectors.ids) == ["i1#0", "i2#0", "i2#1", "i2#2"] and part.dim == 3
 
@@ -61,7 +61,7 @@ def test_starts_that_are_not_those_of_the_items_are_refused(starts):
 
 
 @pytest.mark.parametrize(
-    ("held", "message"),
+    ("arrays", "message"),
     [
         ({"vectors": EYE}, "holds 'vectors': expected the arrays 'vectors'.* and 'counts'"),
         ({"vectors": EYE, "counts": [2]}, r"counts add up to 2, but there are 3 vectors"),
@@ -85,8 +85,8 @@ def test_starts_that_are_not_those_of_the_items_are_refused(starts):
         ({"vectors": EYE.astype(object), "counts": [1, 2]}, "no npz file of vector sets|Object arrays"),
     ],
 )
-def test_a_bad_file_is_refused(tmp_path, held, message):
-    np.savez(tmp_path / "bad.npz", **held)
+def test_a_bad_file_is_refused(tmp_path, arrays, message):
+    np.savez(tmp_path / "bad.npz", **arrays)
     with pytest.raises(LimnerError, match=message) as caught:
         VectorSets.load(tmp_path / "bad.npz")
     assert str(tmp_path / "bad.npz") in str(caught.value)

@@ -22,21 +22,23 @@ STEPS = ["describe", "encode", "evaluate", "explain", "index", "search", "pool",
 
 def commands(text: str) -> list[str]:
     """The limner commands of a text, without prompts, redirections and what only a script needs."""
-    found = re.findall(r"^(?:\$ )?(limner .*)$", text, flags=re.MULTILINE)
-    return [re.sub(r"( --port 0 --json)?( > \S+)?( &)?$", "", line) for line in found]
+    lines = re.findall(r"^(?:\$ )?(limner .*)$", text, flags=re.MULTILINE)
+    return [re.sub(r"( --port 0 --json)?( > \S+)?( &)?$", "", line) for line in lines]
 
 
 def test_the_tutorial_shows_the_commands_of_the_script():
-    shown = [block.text for block in codeblocks.blocks(PAGE.read_text(encoding="utf-8")) if block.language == "console"]
-    assert commands("".join(shown)) == commands(SCRIPT.read_text(encoding="utf-8"))
+    blocks = [
+        block.text for block in codeblocks.blocks(PAGE.read_text(encoding="utf-8")) if block.language == "console"
+    ]
+    assert commands("".join(blocks)) == commands(SCRIPT.read_text(encoding="utf-8"))
 
 
 def test_no_step_needs_python():
-    shown = {block.language for block in codeblocks.blocks(PAGE.read_text(encoding="utf-8"))}
-    assert shown == {"console"}
+    languages = {block.language for block in codeblocks.blocks(PAGE.read_text(encoding="utf-8"))}
+    assert languages == {"console"}
     assert "python" not in re.sub(r"^#.*$", "", SCRIPT.read_text(encoding="utf-8"), flags=re.MULTILINE).lower()
-    told = " ".join(commands(SCRIPT.read_text(encoding="utf-8")))
-    assert [step for step in [*STEPS, "compare"] if step not in told] == []
+    script = " ".join(commands(SCRIPT.read_text(encoding="utf-8")))
+    assert [step for step in [*STEPS, "compare"] if step not in script] == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a bash script")
