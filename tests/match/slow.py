@@ -16,8 +16,8 @@ import numpy as np
 
 def neutral(values):
     """The statistics of all candidates; None stands for one of which the bank says nothing."""
-    known = [v for v in values if v is not None]
-    return [math.fsum(known) / len(known) if v is None and known else v or 0.0 for v in values]
+    numbers = [v for v in values if v is not None]
+    return [math.fsum(numbers) / len(numbers) if v is None and numbers else v or 0.0 for v in values]
 
 
 def admissible(values):
@@ -47,49 +47,49 @@ def rows(matrix, of):
     return np.array([of(row) or 0.0 for row in matrix])[:, None]
 
 
-def csls(s, bank, *, own=False, k=10):
+def csls(s, bank, *, bank_rows=False, k=10):
     return 2 * s - columns(bank, lambda c: mean_of_best(c, k)) - rows(s, lambda r: mean_of_best(r, k))
 
 
-def nnn(s, bank, *, own=False, k=16, alpha=0.75):
+def nnn(s, bank, *, bank_rows=False, k=16, alpha=0.75):
     return s - alpha * np.array(columns(bank, lambda c: mean_of_best(c, k)))
 
 
-def centred(s, bank, *, own=False, alpha=1.0):
+def centred(s, bank, *, bank_rows=False, alpha=1.0):
     return s - alpha * np.array(columns(bank, lambda c: mean_of_best(c, len(bank))))
 
 
-def inverted_softmax(s, bank, *, own=False, beta=30.0):
-    """`own`: which row of the bank each query is, -1 for none; True if the bank is the queries, False for none."""
-    own = np.arange(len(s)) if own is True else np.full(len(s), -1) if own is False else own
-    whole = columns(beta * bank, log_sum)
+def inverted_softmax(s, bank, *, bank_rows=False, beta=30.0):
+    """`bank_rows`: which row of the bank each query is, -1 for none; True: the bank is the queries; False: none."""
+    bank_rows = np.arange(len(s)) if bank_rows is True else np.full(len(s), -1) if bank_rows is False else bank_rows
+    sums = columns(beta * bank, log_sum)
     leaders = bank.argmax(axis=0)
     without_leader = neutral([log_sum(beta * np.delete(bank[:, t], leaders[t])) for t in range(s.shape[1])])
-    result = beta * s - np.array(whole)
-    for i, row in enumerate(own):
+    result = beta * s - np.array(sums)
+    for i, row in enumerate(bank_rows):
         for t in range(s.shape[1]) if row >= 0 else ():
             if s[i, t] > -np.inf:
-                others = log_sum(beta * np.delete(bank[:, t], row))
-                result[i, t] = beta * s[i, t] - (without_leader[t] if others is None else others)
+                remaining_sum = log_sum(beta * np.delete(bank[:, t], row))
+                result[i, t] = beta * s[i, t] - (without_leader[t] if remaining_sum is None else remaining_sum)
     return result
 
 
-def dual_softmax(s, bank, *, own=False, beta=30.0):
+def dual_softmax(s, bank, *, bank_rows=False, beta=30.0):
     return 2 * beta * s - columns(beta * bank, log_sum) - rows(beta * s, log_sum)
 
 
-def dynamic_inverted_softmax(s, bank, *, own=False, beta=20.0):
+def dynamic_inverted_softmax(s, bank, *, bank_rows=False, beta=20.0):
     active = {int(row.argmax()) for row in bank if row.max() > -np.inf}
-    whole = np.array(columns(beta * bank, log_sum))
-    return np.array([beta * row - whole if int(row.argmax()) in active else row for row in s])
+    sums = np.array(columns(beta * bank, log_sum))
+    return np.array([beta * row - sums if int(row.argmax()) in active else row for row in s])
 
 
-def sinkhorn(s, bank, *, own=False, beta=30.0, rounds=5):
-    v, known = np.zeros(s.shape[1]), [log_sum(column) is not None for column in bank.T]
+def sinkhorn(s, bank, *, bank_rows=False, beta=30.0, rounds=5):
+    v, has_sum = np.zeros(s.shape[1]), [log_sum(column) is not None for column in bank.T]
     for _ in range(rounds):
         u = -rows(beta * bank + v, log_sum)
         v = np.array([-(log_sum(column) or 0.0) for column in (beta * bank + u).T])
-    v = np.array(neutral([value if there else None for value, there in zip(v, known, strict=True)]))
+    v = np.array(neutral([value if is_finite else None for value, is_finite in zip(v, has_sum, strict=True)]))
     return beta * s + v - rows(beta * s + v, log_sum)
 
 
@@ -111,13 +111,13 @@ def assignments(matrix):
     """Every way to give partners to the whole smaller side: (total, pairs), none with a pair that must not be."""
     turned = matrix.shape[0] > matrix.shape[1]
     m = matrix.T if turned else matrix
-    found = []
+    complete = []
     for chosen in itertools.permutations(range(m.shape[1]), m.shape[0]):
         pairs = [(j, i) if turned else (i, j) for i, j in enumerate(chosen)]
         total = math.fsum(matrix[pair] for pair in pairs)
         if total > -np.inf:
-            found.append((total, frozenset(pairs)))
-    return found
+            complete.append((total, frozenset(pairs)))
+    return complete
 
 
 def best_round(matrix):
@@ -142,7 +142,7 @@ def ranks_of(row):
     """{candidate: rank from 1}, equals sharing the mean of theirs; `row` is {candidate: score} or scores in order."""
     row = dict(enumerate(row)) if not isinstance(row, dict) else row
     order = sorted(row, key=lambda j: -row[j])
-    equals = {j: [place for place, other in enumerate(order, 1) if row[other] == row[j]] for j in order}
+    equals = {j: [place for place, peer in enumerate(order, 1) if row[peer] == row[j]] for j in order}
     return {j: Fraction(sum(places), len(places)) for j, places in equals.items()}
 
 
@@ -161,14 +161,14 @@ def reciprocal(lists, k):
     return sums, sorted(everybody, key=lambda c: (-sums[c], c))
 
 
-def normal(row, how):
+def normal(row, method):
     """Scores normalised, by fractions but for the root; None for a pair that must not be."""
-    there = [Fraction(float(v)) for v in row if np.isfinite(v)]
-    if how is None or not there:
+    finite = [Fraction(float(v)) for v in row if np.isfinite(v)]
+    if method is None or not finite:
         return [float(v) if np.isfinite(v) else None for v in row]
-    low = sum(there) / len(there) if how == "zscore" else min(there)
-    square = sum((v - low) ** 2 for v in there) / len(there) if how == "zscore" else (max(there) - low) ** 2
-    scale = max(abs(v - low) for v in there) or 1
+    low = sum(finite) / len(finite) if method == "zscore" else min(finite)
+    square = sum((v - low) ** 2 for v in finite) / len(finite) if method == "zscore" else (max(finite) - low) ** 2
+    scale = max(abs(v - low) for v in finite) or 1
     span = float(square / scale**2) ** 0.5
     placed = [None if not np.isfinite(v) else float((Fraction(float(v)) - low) / scale) for v in row]
     return [v if v is None else v / span if span else 0.0 for v in placed]

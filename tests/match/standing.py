@@ -86,8 +86,8 @@ LARGE = st.floats(-900, 900, width=32)
 HOLED = st.one_of(SMALL, TIED, st.just(-np.inf))
 
 
-def shapes(least=1, most=9):
-    return st.tuples(st.integers(least, most), st.integers(1, most))
+def shapes(smallest=1, largest=9):
+    return st.tuples(st.integers(smallest, largest), st.integers(1, largest))
 
 
 @st.composite
@@ -126,13 +126,13 @@ def room(expected, path, *, scale=1.0):
     return unit * (scale + size)
 
 
-def same_numbers(got, expected, path, *, scale=1.0):
+def same_numbers(actual, expected, path, *, scale=1.0):
     """Equal but for rounding; -inf where the oracle has it, and no NaN."""
-    assert got.shape == expected.shape and not np.isnan(got).any()
-    assert np.array_equal(np.isneginf(got), np.isneginf(expected))
-    there = ~np.isneginf(expected)
-    apart = np.abs(got[there] - expected[there])
-    assert (apart <= room(expected, path, scale=scale)[there]).all(), (apart.max(), got, expected)
+    assert actual.shape == expected.shape and not np.isnan(actual).any()
+    assert np.array_equal(np.isneginf(actual), np.isneginf(expected))
+    finite = ~np.isneginf(expected)
+    distance = np.abs(actual[finite] - expected[finite])
+    assert (distance <= room(expected, path, scale=scale)[finite]).all(), (distance.max(), actual, expected)
 
 
 def same_order(indices, expected, path, *, scale=1.0):
@@ -142,16 +142,16 @@ def same_order(indices, expected, path, *, scale=1.0):
         listed = listed[listed >= 0]
         left = np.setdiff1d(np.arange(expected.shape[1]), listed)
         for place, c in enumerate(listed):
-            rest = np.concatenate([listed[place + 1 :], left])
-            if len(rest):
-                ahead = expected[row, rest].max()
+            remaining = np.concatenate([listed[place + 1 :], left])
+            if len(remaining):
+                ahead = expected[row, remaining].max()
                 assert expected[row, c] >= ahead - slack[row, c] or expected[row, c] == ahead
 
 
-def twins_are_tied(got, *sources):
+def twins_are_tied(actual, *sources):
     """Candidates that no source tells apart must not be told apart by rounding."""
-    whole = np.concatenate(sources)
-    for a in range(whole.shape[1]):
+    stacked = np.concatenate(sources)
+    for a in range(stacked.shape[1]):
         for b in range(a):
-            if np.array_equal(whole[:, a], whole[:, b]):
-                assert np.array_equal(got[:, a], got[:, b]), (a, b, got)
+            if np.array_equal(stacked[:, a], stacked[:, b]):
+                assert np.array_equal(actual[:, a], actual[:, b]), (a, b, actual)

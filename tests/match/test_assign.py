@@ -20,7 +20,7 @@ HOLED = arrays.arrays(
 )
 
 
-def given_as(matrix):
+def scores_of(matrix):
     return Scores.from_matrix(matrix, [f"q{i}" for i in range(len(matrix))], [f"c{j}" for j in range(matrix.shape[1])])
 
 
@@ -47,7 +47,7 @@ def check_rounds(matrix, ranking):
 @given(MATRICES, st.integers(1, 3))
 def test_every_round_is_the_best_of_all_permutations(method, matrix, candidates):
     square = matrix[: min(matrix.shape), : min(matrix.shape)]
-    ranked = bijective(given_as(square), rounds=min(3, len(square)), method=method, candidates=candidates)
+    ranked = bijective(scores_of(square), rounds=min(3, len(square)), method=method, candidates=candidates)
     check_rounds(square, ranked)
     assert ranked.exact
 
@@ -57,7 +57,7 @@ def test_every_round_is_the_best_of_all_permutations(method, matrix, candidates)
 @given(HOLED, st.integers(1, 4), st.integers(1, 3))
 def test_any_shape_and_forbidden_pairs(method, matrix, rounds, candidates):
     """Totals and numbers of pairs per round, whatever the shape, with pairs that must not be."""
-    ranked = bijective(given_as(matrix), rounds=rounds, method=method, candidates=candidates)
+    ranked = bijective(scores_of(matrix), rounds=rounds, method=method, candidates=candidates)
     pairs, total = slow.best_round(matrix)
     if pairs == 0:
         assert ranked.assigned == () and ranked.depth == 0
@@ -75,7 +75,7 @@ def test_later_rounds_of_any_shape_are_the_best_of_what_is_left():
     rng = np.random.default_rng(0)
     for n, m in ((7, 12), (12, 7), (9, 9)):
         matrix = rng.standard_normal((n, m))
-        ranked = bijective(given_as(matrix), rounds=4, candidates=3)
+        ranked = bijective(scores_of(matrix), rounds=4, candidates=3)
         costs = -matrix
         for total, assigned in zip(ranked.totals, ranked.assigned, strict=True):
             rows, columns = linear_sum_assignment(costs)
@@ -86,7 +86,7 @@ def test_later_rounds_of_any_shape_are_the_best_of_what_is_left():
 
 def test_a_query_left_out_goes_on_with_the_next_round():
     """Three queries for one candidate: each gets it in a round of its own, the best first."""
-    ranked = bijective(given_as(np.array([[1.0], [3.0], [2.0]])), rounds=5)
+    ranked = bijective(scores_of(np.array([[1.0], [3.0], [2.0]])), rounds=5)
     assert ranked.totals == (3.0, 2.0, 1.0) and ranked.assigned == (1, 1, 1)
     assert ranked.indices.tolist() == [[0], [0], [0]] and ranked.depth == 1
 
@@ -94,11 +94,11 @@ def test_a_query_left_out_goes_on_with_the_next_round():
 def test_lists_may_end_up_shorter():
     """Two queries, three candidates: after two rounds both may be left with the same third one."""
     matrix = np.array([[3.0, 2.9, 0.0], [2.9, 3.0, 0.0]])
-    ranked = bijective(given_as(matrix), rounds=3)
+    ranked = bijective(scores_of(matrix), rounds=3)
     assert ranked.assigned == (2, 2, 1)
     assert sorted(ranked.lengths.tolist()) == [2, 3]
     assert (-1 in ranked.indices) and ranked.truncated
-    assert bijective(given_as(matrix), rounds=9).lengths.tolist() == [3, 3]
+    assert bijective(scores_of(matrix), rounds=9).lengths.tolist() == [3, 3]
 
 
 def clustered(n, m, seed, d=8):
@@ -113,8 +113,8 @@ def clustered(n, m, seed, d=8):
 def test_short_lists_come_to_the_optimum_of_the_whole_matrix(shape, candidates):
     scores = clustered(*shape, seed=1)
     ranked = bijective(scores, rounds=3, candidates=candidates, method="sparse")
-    whole = bijective(scores, rounds=3, method="dense")
-    assert ranked.totals == pytest.approx(whole.totals, rel=1e-6)
+    dense = bijective(scores, rounds=3, method="dense")
+    assert ranked.totals == pytest.approx(dense.totals, rel=1e-6)
     assert ranked.exact and ranked.gaps == (0.0, 0.0, 0.0)
 
 
@@ -130,23 +130,23 @@ def test_hubs_that_everybody_wants_widen_the_lists():
     """All lists name the same few candidates: most queries find theirs only after widening."""
     rng = np.random.default_rng(3)
     matrix = rng.standard_normal((200, 200)) + 20 * (np.arange(200) < 4)
-    ranked = bijective(given_as(matrix), rounds=2, candidates=4, method="sparse")
+    ranked = bijective(scores_of(matrix), rounds=2, candidates=4, method="sparse")
     rows, columns = linear_sum_assignment(matrix, maximize=True)
     assert ranked.totals[0] == pytest.approx(matrix[rows, columns].sum()) and ranked.exact
 
 
 def test_lists_that_grow_too_long_turn_dense():
-    same = given_as(np.ones((1100, 1100), dtype=np.float32))  # all equal: every list holds the same first candidates
-    ranked = bijective(same, rounds=1, candidates=10)
+    tied = scores_of(np.ones((1100, 1100), dtype=np.float32))  # all equal: every list holds the same first candidates
+    ranked = bijective(tied, rounds=1, candidates=10)
     assert ranked.solver in ("lapx", "scipy") and ranked.totals == (1100.0,)
-    assert bijective(same, rounds=1, candidates=10, method="sparse").totals == (1100.0,)
+    assert bijective(tied, rounds=1, candidates=10, method="sparse").totals == (1100.0,)
 
 
 def test_without_lapx_scipy_solves(monkeypatch):
     monkeypatch.setattr(_dense_solver, "library", lambda shape: "scipy")
     matrix = np.random.default_rng(4).standard_normal((30, 30))
-    assert bijective(given_as(matrix), method="dense").solver == "scipy"
-    assert bijective(given_as(matrix), method="dense").totals == pytest.approx(bijective(given_as(matrix)).totals)
+    assert bijective(scores_of(matrix), method="dense").solver == "scipy"
+    assert bijective(scores_of(matrix), method="dense").totals == pytest.approx(bijective(scores_of(matrix)).totals)
 
 
 def test_corrected_scores_are_assigned_as_they_are_in_both_shapes():
@@ -161,17 +161,17 @@ def test_corrected_scores_are_assigned_as_they_are_in_both_shapes():
 def test_lists_are_the_head_of_a_stable_sort_along_rows_and_columns():
     for shape in ((500, 800), (800, 500)):
         scores = clustered(*shape, seed=6)
-        market, wanted = _edge_lists.Market(scores), _edge_lists.Wanted(np.zeros(800), np.full(500, -np.inf))
-        (found,) = market.find([wanted], 7)
+        market, request = _edge_lists.Market(scores), _edge_lists.Wanted(np.zeros(800), np.full(500, -np.inf))
+        (lists,) = market.find([request], 7)
         matrix = scores.matrix() if shape[0] < shape[1] else scores.matrix().T
-        assert np.array_equal(found.items, np.argsort(-matrix, axis=1, kind="stable")[:, :7])
+        assert np.array_equal(lists.items, np.argsort(-matrix, axis=1, kind="stable")[:, :7])
 
 
 def test_progress_goes_on_to_the_end():
-    seen = []
-    bijective(clustered(600, 600, seed=7), rounds=3, candidates=3, progress=lambda *steps: seen.append(steps))
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
-    assert all(done <= total for done, total in seen) and seen[-1][0] == seen[-1][1]
+    calls = []
+    bijective(clustered(600, 600, seed=7), rounds=3, candidates=3, progress=lambda *steps: calls.append(steps))
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+    assert all(done <= total for done, total in calls) and calls[-1][0] == calls[-1][1]
 
 
 @pytest.mark.parametrize(
@@ -184,13 +184,13 @@ def test_progress_goes_on_to_the_end():
 )
 def test_bad_options_are_refused(options, message):
     with pytest.raises(LimnerError, match=message):
-        bijective(given_as(np.ones((2, 2))), **options)
+        bijective(scores_of(np.ones((2, 2))), **options)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_infinite_scores_are_refused(method):
     with pytest.raises(LimnerError, match=r"\+inf"):
-        bijective(given_as(np.array([[np.inf, 1.0], [0.0, 1.0]])), method=method)
+        bijective(scores_of(np.array([[np.inf, 1.0], [0.0, 1.0]])), method=method)
 
 
 OFFSETS = [0.0, 1e6, 1e9, 1e12, -1e12, 1e15]
@@ -207,9 +207,9 @@ def test_what_is_called_exact_is_the_best_at_any_offset(method, offset):
         rows, columns = linear_sum_assignment(plain, maximize=True)
         best = plain[rows, columns].sum()
         for candidates in (1, 2):
-            ranked = bijective(given_as(plain + offset), rounds=1, method=method, candidates=candidates)
-            got = sum(plain[i, j] for i, j in enumerate(ranked.indices[:, 0]) if j >= 0)
-            assert ranked.exact and got == best
+            ranked = bijective(scores_of(plain + offset), rounds=1, method=method, candidates=candidates)
+            total = sum(plain[i, j] for i, j in enumerate(ranked.indices[:, 0]) if j >= 0)
+            assert ranked.exact and total == best
 
 
 @pytest.mark.parametrize("offset", OFFSETS)
@@ -218,7 +218,7 @@ def test_without_proof_the_gap_is_true_at_any_offset(offset):
     for _ in range(60):
         plain = rng.integers(0, 10, (7, 7)).astype(np.float64)
         rows, columns = linear_sum_assignment(plain, maximize=True)
-        ranked = bijective(given_as(plain + offset), rounds=1, candidates=2, prove=False)
+        ranked = bijective(scores_of(plain + offset), rounds=1, candidates=2, prove=False)
         lost = plain[rows, columns].sum() - sum(plain[i, j] for i, j in enumerate(ranked.indices[:, 0]))
         assert lost <= ranked.gaps[0] and (lost == 0 or not ranked.exact)
 
@@ -226,7 +226,7 @@ def test_without_proof_the_gap_is_true_at_any_offset(offset):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("size", [1.0, 1e17, 1e150, -1e150])
 def test_who_goes_without_is_said_at_any_size(method, size):
-    ranked = bijective(given_as(np.array([[-np.inf, -np.inf], [-np.inf, size]])), rounds=1, method=method)
+    ranked = bijective(scores_of(np.array([[-np.inf, -np.inf], [-np.inf, size]])), rounds=1, method=method)
     assert ranked.assigned == (1,) and ranked["q1"] == ["c1"]
 
 
@@ -234,7 +234,7 @@ def test_scores_too_far_apart_to_say_who_goes_without_are_refused():
     matrix = np.array([[1e308, -np.inf], [-1e308, -np.inf]])
     for method in METHODS:
         with pytest.raises(LimnerError, match="too far apart"):
-            bijective(given_as(matrix), rounds=1, method=method)
+            bijective(scores_of(matrix), rounds=1, method=method)
 
 
 def low_precision_scores(seed):
@@ -262,7 +262,7 @@ def test_float32_totals_are_the_best_in_float64(library, monkeypatch):
     checked = 0
     for seed in range(600):
         matrix = low_precision_scores(seed)
-        ranked = bijective(given_as(matrix), rounds=2, method="dense")
+        ranked = bijective(scores_of(matrix), rounds=2, method="dense")
         left = matrix.astype(np.float64)
         for r, items in enumerate(ranked.indices.T if ranked.assigned == (len(matrix),) * 2 else ()):
             rows, columns = linear_sum_assignment(left, maximize=True)

@@ -43,25 +43,25 @@ def slow(proposer, scorer, depth):
     lists = {}
     for query in ranked.queries:
         head = ranked[query][:depth]
-        said = {c: scorer.score_pairs([query], [c])[0] for c in head}
-        lists[query] = sorted(head, key=lambda c: (-said[c], head.index(c)))
+        pair_scores = {c: scorer.score_pairs([query], [c])[0] for c in head}
+        lists[query] = sorted(head, key=lambda c: (-pair_scores[c], head.index(c)))
     return lists
 
 
 @pytest.mark.parametrize(("depth", "places"), [(5, 5), (0.2, 8), (1000, 40), (1, 1)])
 def test_order_and_ties_equal_a_slow_loop(world, depth, places):
     proposer, queries, candidates = world
-    found = cascade(proposer, Coarse(), queries=queries, candidates=candidates, depth=depth)
-    assert {q: found[q] for q in queries} == slow(proposer, Coarse(), places)
-    assert found.pairs == 12 * places and found.truncated == (places < 40)
+    ranking = cascade(proposer, Coarse(), queries=queries, candidates=candidates, depth=depth)
+    assert {q: ranking[q] for q in queries} == slow(proposer, Coarse(), places)
+    assert ranking.pairs == 12 * places and ranking.truncated == (places < 40)
 
 
 def test_the_rest_follows_in_the_proposers_order(world):
     proposer, queries, candidates = world
-    found = cascade(proposer, Coarse(), queries=queries, candidates=candidates, depth=6, rest=True)
+    ranking = cascade(proposer, Coarse(), queries=queries, candidates=candidates, depth=6, rest=True)
     ranked, head = proposer.ranking(), slow(proposer, Coarse(), 6)
-    assert all(found[q] == head[q] + ranked[q][6:] for q in queries)
-    assert not found.truncated and np.isneginf(found.scores[:, 6:]).all()
+    assert all(ranking[q] == head[q] + ranked[q][6:] for q in queries)
+    assert not ranking.truncated and np.isneginf(ranking.scores[:, 6:]).all()
 
 
 def test_a_ranking_proposes_as_well_as_scores(world, tmp_path):
@@ -69,8 +69,8 @@ def test_a_ranking_proposes_as_well_as_scores(world, tmp_path):
     expected = slow(proposer, Coarse(), 7)
     values = dict(zip(candidates, candidates, strict=True))
     run = read_run(proposer.top(9).save(tmp_path / "p.run"))
-    found = cascade(run, Coarse(), queries=dict(zip(queries, queries, strict=True)), candidates=values, depth=7)
-    assert {q: found[q] for q in queries} == expected
+    ranking = cascade(run, Coarse(), queries=dict(zip(queries, queries, strict=True)), candidates=values, depth=7)
+    assert {q: ranking[q] for q in queries} == expected
     with pytest.raises(LimnerError, match="ranks 9 of an unknown pool, but depth is 10"):
         cascade(run, Coarse(), queries=queries, candidates=values, depth=10)
     with pytest.raises(LimnerError, match="pool is unknown"):
@@ -80,38 +80,38 @@ def test_a_ranking_proposes_as_well_as_scores(world, tmp_path):
 @pytest.mark.parametrize("weight", [0.2, 0.5, 0.9])
 def test_a_weight_below_one_mixes_both_as_a_slow_loop_does(world, weight):
     proposer, queries, candidates = world
-    found = cascade(proposer, Coarse(), queries=queries, candidates=candidates, depth=9, weight=weight)
+    ranking = cascade(proposer, Coarse(), queries=queries, candidates=candidates, depth=9, weight=weight)
     ranked = proposer.ranking()
     for row, query in enumerate(queries):
         head = ranked[query][:9]
-        said = np.array([Coarse().score_pairs([query], [c])[0] for c in head], dtype=float)
+        pair_scores = np.array([Coarse().score_pairs([query], [c])[0] for c in head], dtype=float)
         before = ranked.scores[row, :9].astype(float)
-        sides = [(side - side.mean()) / (side.std() or 1) for side in (said, before)]
+        sides = [(side - side.mean()) / (side.std() or 1) for side in (pair_scores, before)]
         mixed = weight * sides[0] + (1 - weight) * sides[1]
-        assert found.scores[row] == pytest.approx(np.sort(mixed)[::-1])
-        assert [mixed[head.index(c)] for c in found[query]] == pytest.approx(np.sort(mixed)[::-1])
+        assert ranking.scores[row] == pytest.approx(np.sort(mixed)[::-1])
+        assert [mixed[head.index(c)] for c in ranking[query]] == pytest.approx(np.sort(mixed)[::-1])
 
 
 def test_a_weight_keeps_short_lists_and_scores_that_say_nothing(tmp_path):
     (tmp_path / "p.run").write_text("q1 Q0 c1 1 2.0 x\nq1 Q0 c2 2 1.0 x\nq2 Q0 c3 1 1.0 x\n")
     ranked = read_run(tmp_path / "p.run", candidates=["c1", "c2", "c3"])
 
-    class Same:
+    class EqualScores:
         def score_pairs(self, queries, candidates):
             return np.ones(len(queries))
 
     ask = {"queries": ["q1", "q2"], "candidates": ["c1", "c2", "c3"]}
-    found = cascade(ranked, Same(), weight=0.5, depth=2, **ask)
-    assert found["q1"] == ["c1", "c2"] and found["q2"] == ["c3"]
+    ranking = cascade(ranked, EqualScores(), weight=0.5, depth=2, **ask)
+    assert ranking["q1"] == ["c1", "c2"] and ranking["q2"] == ["c3"]
     plain = Ranking.from_lists({"q1": ["c1"], "q2": ["c3"]}, candidates=["c1", "c2", "c3"])
     with pytest.raises(LimnerError, match="has no scores"):
-        cascade(plain, Same(), weight=0.5, depth=1, **ask)
+        cascade(plain, EqualScores(), weight=0.5, depth=1, **ask)
 
 
 def test_lists_of_different_length():
     ranked = Ranking.from_lists({"q1": ["c1", "c2"], "q2": ["c3"]}, candidates=["c1", "c2", "c3"])
-    found = cascade(ranked, Coarse(), queries=["q1", "q2"], candidates=["c1", "c2", "c3"], depth=2)
-    assert found["q2"] == ["c3"] and found.pairs == 3
+    ranking = cascade(ranked, Coarse(), queries=["q1", "q2"], candidates=["c1", "c2", "c3"], depth=2)
+    assert ranking["q2"] == ["c3"] and ranking.pairs == 3
 
 
 def test_scores_are_kept_and_a_killed_run_resumes(world, tmp_path, monkeypatch):
@@ -122,22 +122,22 @@ def test_scores_are_kept_and_a_killed_run_resumes(world, tmp_path, monkeypatch):
     options = {"queries": queries, "candidates": candidates, "cache": tmp_path / "kept"}
     with pytest.raises(KeyboardInterrupt):
         function(proposer, Coarse(dies_at=60), depth=10, **options)
-    scorer, told = Coarse(), []
-    found = function(proposer, scorer, depth=10, progress=lambda *t: told.append(t), **options)
-    assert (len(scorer.seen), found.reused, told[-1]) == (60, 60, (120, 120))
+    scorer, calls = Coarse(), []
+    ranking = function(proposer, scorer, depth=10, progress=lambda *t: calls.append(t), **options)
+    assert (len(scorer.seen), ranking.reused, calls[-1]) == (60, 60, (120, 120))
     deeper = Coarse()
-    again = function(proposer, deeper, depth=15, **options)
-    assert len(deeper.seen) == 60 and {q: again[q] for q in queries} == slow(proposer, Coarse(), 15)
+    deeper_ranking = function(proposer, deeper, depth=15, **options)
+    assert len(deeper.seen) == 60 and {q: deeper_ranking[q] for q in queries} == slow(proposer, Coarse(), 15)
 
 
 def test_a_kill_loses_seconds_of_a_slow_scorer(tmp_path, monkeypatch):
     """A cross-encoder of ten pairs a second, killed: before, all of up to 65,536 pairs were lost."""
-    now = [0.0]
-    monkeypatch.setattr("limner.encoders.batching.monotonic", lambda: now[0])
+    clock = [0.0]
+    monkeypatch.setattr("limner.encoders.batching.monotonic", lambda: clock[0])
 
     class Slow(Coarse):
         def score_pairs(self, queries, candidates):
-            now[0] += 0.1 * len(queries)
+            clock[0] += 0.1 * len(queries)
             return super().score_pairs(queries, candidates)
 
     queries, candidates = [f"q{n}" for n in range(30)], [f"c{n}" for n in range(50)]
@@ -145,20 +145,20 @@ def test_a_kill_loses_seconds_of_a_slow_scorer(tmp_path, monkeypatch):
     options = {"queries": queries, "candidates": candidates, "cache": tmp_path / "kept", "depth": 50}
     with pytest.raises(KeyboardInterrupt):
         cascade(proposer, Slow(dies_at=1000), **options)
-    kept = cascade(proposer, Coarse(), **options).reused
-    assert 1000 - kept <= 50, "five seconds of work"
+    n_reused = cascade(proposer, Coarse(), **options).reused
+    assert 1000 - n_reused <= 50, "five seconds of work"
 
 
 def test_another_scorer_or_changed_texts_are_asked_again(world, tmp_path):
     proposer, queries, candidates = world
     options = {"queries": queries, "depth": 3, "cache": tmp_path}
     cascade(proposer, Coarse(), candidates=candidates, **options)
-    other = Coarse()
-    other.fingerprint = "coarse 2"
-    assert cascade(proposer, other, candidates=candidates, **options).reused == 0
+    changed_scorer = Coarse()
+    changed_scorer.fingerprint = "coarse 2"
+    assert cascade(proposer, changed_scorer, candidates=candidates, **options).reused == 0
     changed = [*candidates[:-1], "c99"]
-    seen = cascade(proposer, Coarse(), candidates=changed, **options)
-    assert seen.pairs == sum("c39" in proposer.top(3)[q] for q in queries)
+    ranking = cascade(proposer, Coarse(), candidates=changed, **options)
+    assert ranking.pairs == sum("c39" in proposer.top(3)[q] for q in queries)
 
 
 def test_refusals(world, tmp_path):
@@ -187,13 +187,13 @@ def test_items_are_found_by_their_ids(world):
     proposer, queries, candidates = world
     turned = limner.Items(candidates[::-1], candidates[::-1], kind="text")
     names = limner.Items(queries, queries, kind="text")
-    found = cascade(proposer, Coarse(), queries=names, candidates=turned, depth=5)
-    assert {q: found[q] for q in queries} == slow(proposer, Coarse(), 5)
+    ranking = cascade(proposer, Coarse(), queries=names, candidates=turned, depth=5)
+    assert {q: ranking[q] for q in queries} == slow(proposer, Coarse(), 5)
 
 
 def test_levenshtein_blocks_equal_pairs():
     pytest.importorskip("rapidfuzz")
     names, captions = ["Plaque Paris 5", "red dog"], ["A red Dog", "plaque in Paris", ""]
-    whole = Levenshtein().scores(names, captions).matrix()
+    matrix = Levenshtein().scores(names, captions).matrix()
     single = [[Levenshtein().score_pairs([n], [c])[0] for c in captions] for n in names]
-    np.testing.assert_allclose(whole, single)
+    np.testing.assert_allclose(matrix, single)

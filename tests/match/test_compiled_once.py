@@ -22,9 +22,9 @@ for kind in (np.float32, np.float64):
 
 def test_sums_of_the_first_run_are_those_of_every_later_one(tmp_path):
     cache = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "compiled")}
-    said = [
+    outputs = [
         subprocess.run([sys.executable, "-c", PROGRAM], env=cache, capture_output=True, text=True, check=True).stdout
         for _ in range(2)
     ]
     assert any((tmp_path / "compiled").rglob("*add_rows*.nbc")), "nothing was cached"
-    assert said[0] == said[1] and len(said[0].split()) == 10
+    assert outputs[0] == outputs[1] and len(outputs[0].split()) == 10

@@ -21,18 +21,18 @@ def highest(matrix, k, axis):
     return np.sort(matrix, axis=axis).take(range(-k, 0), axis=axis).mean(axis=axis, keepdims=True)
 
 
-def without_own(matrix):
+def log_sum_of_other_rows(matrix):
     """log sum over all rows but the own one, for every cell: those above it and those below, nothing subtracted."""
     high = matrix.max(axis=0)
     shares = np.pad(np.exp(matrix - high), ((1, 1), (0, 0)))
-    above, below = np.cumsum(shares, axis=0)[:-2], np.cumsum(shares[::-1], axis=0)[::-1][2:]
-    return np.log(above + below) + high
+    sums_above, sums_below = np.cumsum(shares, axis=0)[:-2], np.cumsum(shares[::-1], axis=0)[::-1][2:]
+    return np.log(sums_above + sums_below) + high
 
 
 def test_without_own_leaves_one_row_out():
     matrix = np.random.default_rng(1).standard_normal((9, 4))
     expected = np.stack([logsumexp(np.delete(matrix, i, axis=0), axis=0) for i in range(9)])
-    np.testing.assert_allclose(without_own(matrix), expected, atol=1e-13)
+    np.testing.assert_allclose(log_sum_of_other_rows(matrix), expected, atol=1e-13)
 
 
 def dynamic(s, bank, beta):
@@ -51,7 +51,9 @@ def balanced(s, bank, beta, rounds):
 
 PLAIN = {
     "csls": lambda s, bank: 2 * s - highest(bank, 10, 0) - highest(s, 10, 1),
-    "inverted_softmax": lambda s, bank: 30 * s - (without_own(30 * s) if bank is s else logsumexp(30 * bank, axis=0)),
+    "inverted_softmax": lambda s, bank: (
+        30 * s - (log_sum_of_other_rows(30 * s) if bank is s else logsumexp(30 * bank, axis=0))
+    ),
     "dual_softmax": lambda s, bank: 60 * s - logsumexp(30 * bank, axis=0) - logsumexp(30 * s, axis=1)[:, None],
     "dynamic_inverted_softmax": lambda s, bank: dynamic(s, bank, 20),
     "nnn": lambda s, bank: s - 0.75 * highest(bank, 16, 0),
@@ -75,8 +77,8 @@ def test_another_bank(scores, name):
     train = vectors(300, 3)
     bank = Scores.from_embeddings(train, scores.candidate_vectors)
     expected = PLAIN[name](scores.matrix().astype(np.float64), bank.matrix().astype(np.float64))
-    for given in (train, bank, (train, vectors(50, 4))):
-        assert np.abs(scores.correct(name, bank=given).matrix() - expected).max() < 3e-5
+    for source in (train, bank, (train, vectors(50, 4))):
+        assert np.abs(scores.correct(name, bank=source).matrix() - expected).max() < 3e-5
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -91,8 +93,8 @@ def test_one_live_query_with_saved_statistics(scores, name, tmp_path):
 @pytest.mark.parametrize("name", PLAIN)
 def test_threads_and_direction(scores, name):
     corrected = scores.correct(name)
-    one, many = corrected.top(5, workers=1), scores.correct(name).top(5, workers=4)
-    assert np.array_equal(one.indices, many.indices) and np.array_equal(one.scores, many.scores)
+    one, threaded = corrected.top(5, workers=1), scores.correct(name).top(5, workers=4)
+    assert np.array_equal(one.indices, threaded.indices) and np.array_equal(one.scores, threaded.scores)
     turned = scores.matrix().astype(np.float64).T
     assert np.abs(corrected.T.matrix() - PLAIN[name](turned, turned)).max() < 3e-5
 
@@ -101,7 +103,7 @@ def test_own_term_is_taken_out_without_losing_digits():
     """Each query is nearly all of its own candidate's sum: subtracting it from the whole would leave noise."""
     matrix = np.random.default_rng(0).uniform(0, 0.1, (300, 300)) + 0.9 * np.eye(300)
     corrected = Scores.from_matrix(matrix, range(300), range(300)).correct("inverted_softmax", beta=40).matrix()
-    assert np.abs(corrected - (40 * matrix - without_own(40 * matrix))).max() < 1e-4
+    assert np.abs(corrected - (40 * matrix - log_sum_of_other_rows(40 * matrix))).max() < 1e-4
 
 
 def test_composed(scores):
@@ -115,10 +117,10 @@ def test_centred_scores_rank_as_centred_vectors(scores):
     queries, candidates = (v / np.linalg.norm(v, axis=1)[:, None] for v in (queries, candidates))
     bank = np.float64(np.asarray(vectors(300, 3)))
     bank /= np.linalg.norm(bank, axis=1)[:, None]
-    for given, mean in ((None, queries.mean(axis=0)), (vectors(300, 3), bank.mean(axis=0))):
+    for source, mean in ((None, queries.mean(axis=0)), (vectors(300, 3), bank.mean(axis=0))):
         expected = (queries - mean) @ (candidates - candidates.mean(axis=0)).T
-        found = scores.correct("centred", bank=given).matrix()
-        by_row = found - expected
+        corrected = scores.correct("centred", bank=source).matrix()
+        by_row = corrected - expected
         assert np.abs(by_row - by_row.mean(axis=1, keepdims=True)).max() < 1e-5
 
 

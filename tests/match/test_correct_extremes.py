@@ -13,7 +13,7 @@ from limner.match import CORRECTIONS, Statistics, correction
 PATHS = ["float32", "float64", "torch"]
 
 
-def given_as(matrix, path="float64", *, queries="q", candidates="c"):
+def scores_of(matrix, path="float64", *, queries="q", candidates="c"):
     """The same numbers on each path: products of whole rows with unit vectors are exact."""
     ids = [f"{queries}{i}" for i in range(len(matrix))], [f"{candidates}{j}" for j in range(matrix.shape[1])]
     if path == "torch":
@@ -26,13 +26,13 @@ def given_as(matrix, path="float64", *, queries="q", candidates="c"):
     return Scores.from_matrix(matrix.astype(path), *ids)
 
 
-def close(got, expected, path, *, spread=0.0):
+def close(actual, expected, path, *, spread=0.0):
     """To rounding: of the result, and of a spread of scores times beta where those are held in between (Sinkhorn)."""
     tolerance = 1e-9 if path == "float64" else 1e-5
-    assert np.array_equal(np.isneginf(got), np.isneginf(expected))
-    there = np.isfinite(expected)
-    assert np.isfinite(got[there]).all()
-    assert (np.abs(got[there] - expected[there]) <= tolerance * (1 + np.abs(expected[there]) + spread)).all()
+    assert np.array_equal(np.isneginf(actual), np.isneginf(expected))
+    finite = np.isfinite(expected)
+    assert np.isfinite(actual[finite]).all()
+    assert (np.abs(actual[finite] - expected[finite]) <= tolerance * (1 + np.abs(expected[finite]) + spread)).all()
 
 
 def order(matrix):
@@ -48,10 +48,10 @@ def test_inverted_softmax_does_not_saturate(path, beta):
     """The second highest is far below the highest: the sum over the others, exp(-thousands), must not be lost."""
     rng = np.random.default_rng(0)
     matrix = np.float32(rng.uniform(-1, 1, (60, 50)) + 3 * np.eye(60, 50))
-    expected = slow.inverted_softmax(np.float64(matrix), np.float64(matrix), own=True, beta=beta)
-    got = given_as(matrix, path).correct("inverted_softmax", beta=beta).matrix()
-    close(got, expected, path)
-    assert np.array_equal(got.argmax(axis=1), expected.argmax(axis=1))
+    expected = slow.inverted_softmax(np.float64(matrix), np.float64(matrix), bank_rows=True, beta=beta)
+    corrected = scores_of(matrix, path).correct("inverted_softmax", beta=beta).matrix()
+    close(corrected, expected, path)
+    assert np.array_equal(corrected.argmax(axis=1), expected.argmax(axis=1))
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -62,12 +62,12 @@ def test_large_scores_keep_their_differences(path, name):
     matrix = np.float32(700 + 20 * rng.standard_normal((70, 40)))
     for beta in (30.0, 200.0) if "softmax" in name or name == "sinkhorn" else (None,):
         options = {} if beta is None else {"beta": beta}
-        expected = slow.CORRECTIONS[name](np.float64(matrix), np.float64(matrix), own=True, **options)
-        got = given_as(matrix, path).correct(name, **options).matrix()
-        close(got, expected, path, spread=beta * np.ptp(matrix) if name == "sinkhorn" else 0.0)
+        expected = slow.CORRECTIONS[name](np.float64(matrix), np.float64(matrix), bank_rows=True, **options)
+        corrected = scores_of(matrix, path).correct(name, **options).matrix()
+        close(corrected, expected, path, spread=beta * np.ptp(matrix) if name == "sinkhorn" else 0.0)
         gaps = np.diff(np.sort(expected, axis=1)).min()
         if gaps > 1e-2:
-            assert np.array_equal(order(got), order(expected))
+            assert np.array_equal(order(corrected), order(expected))
 
 
 @pytest.mark.parametrize("path", ["float32", "torch"])
@@ -77,8 +77,8 @@ def test_equal_columns_stay_equal_wherever_they_stand(path):
     twins = [3, 70, 150, 299]
     matrix[:, twins] = matrix[:, [3]]
     for name in CORRECTIONS:
-        got = given_as(matrix, path).correct(name).matrix()
-        assert all(np.array_equal(got[:, 3], got[:, t]) for t in twins), name
+        corrected = scores_of(matrix, path).correct(name).matrix()
+        assert all(np.array_equal(corrected[:, 3], corrected[:, t]) for t in twins), name
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -88,12 +88,12 @@ def test_scores_that_cannot_be_weighed_are_refused(path, name):
     matrix[3, 2] = np.inf
     if path != "torch":
         with pytest.raises(LimnerError, match=r"row 3, column 2.*\+inf"):
-            given_as(matrix, path).correct(name).matrix()
+            scores_of(matrix, path).correct(name).matrix()
         with pytest.raises(LimnerError, match=r"row 3, column 2.*\+inf"):
-            given_as(matrix, path).correct(name, bank=given_as(np.ones((6, 4)), path, queries="b")).matrix()
+            scores_of(matrix, path).correct(name, bank=scores_of(np.ones((6, 4)), path, queries="b")).matrix()
     matrix[3, 2] = 3e38 if path != "float64" else 1.7e308
     with pytest.raises(LimnerError, match=r"row 3, column 2.*overflow"):
-        given_as(matrix, path).correct(name).matrix()
+        scores_of(matrix, path).correct(name).matrix()
 
 
 EXTREMES = (5e-324, 1e-45, 1e-30, 1e-3, 0.1, 0.24, 1.0, 1e10, 1e30, 1e38, 1.7e308)
@@ -108,14 +108,14 @@ def test_every_option_gives_numbers_or_is_refused(path, name, special):
     if special is not None:
         matrix[1:4, 2] = special
     for option, number in itertools.product((field.name for field in fields(CORRECTIONS[name])), EXTREMES):
-        for own in (True, False):
+        for without_bank in (True, False):
             try:
-                bank = {} if own else {"bank": given_as(matrix, path, queries="b")}
-                got = given_as(matrix, path).correct(name, **{option: number}, **bank).matrix()
+                bank = {} if without_bank else {"bank": scores_of(matrix, path, queries="b")}
+                corrected = scores_of(matrix, path).correct(name, **{option: number}, **bank).matrix()
             except LimnerError:
                 continue
-            assert np.array_equal(np.isfinite(got), np.isfinite(matrix)), (option, number, own)
-            assert not np.isnan(got).any() and not np.isposinf(got).any(), (option, number, own)
+            assert np.array_equal(np.isfinite(corrected), np.isfinite(matrix)), (option, number, without_bank)
+            assert not np.isnan(corrected).any() and not np.isposinf(corrected).any(), (option, number, without_bank)
 
 
 def test_a_number_beyond_single_precision_names_the_range():
@@ -138,9 +138,9 @@ def test_forbidden_pairs_stay_forbidden_and_count_for_nothing(path, name, share)
     for seed in range(5):
         matrix, bank = holed(seed, share=share), holed(seed + 50, (7, 9), share)
         s, b = np.float64(matrix), np.float64(bank)
-        close(given_as(matrix, path).correct(name).matrix(), slow.CORRECTIONS[name](s, s, own=True), path)
-        got = given_as(matrix, path).correct(name, bank=given_as(bank, path, queries="b")).matrix()
-        close(got, slow.CORRECTIONS[name](s, b), path)
+        close(scores_of(matrix, path).correct(name).matrix(), slow.CORRECTIONS[name](s, s, bank_rows=True), path)
+        corrected = scores_of(matrix, path).correct(name, bank=scores_of(bank, path, queries="b")).matrix()
+        close(corrected, slow.CORRECTIONS[name](s, b), path)
 
 
 @pytest.mark.parametrize("name", ["csls", "nnn"])
@@ -152,76 +152,76 @@ def test_a_candidate_that_few_queries_may_have_is_not_everybodys_first(name):
     expected = slow.CORRECTIONS[name](matrix, matrix)
     assert np.array_equal(order(corrected.matrix()), order(expected))
     bank = Scores.from_matrix(matrix, range(30), range(20))
-    others = np.random.default_rng(4).uniform(0.3, 0.5, (40, 20))
-    live = Scores.from_matrix(others, range(40), range(20)).correct(name, bank=bank)
+    live_matrix = np.random.default_rng(4).uniform(0.3, 0.5, (40, 20))
+    live = Scores.from_matrix(live_matrix, range(40), range(20)).correct(name, bank=bank)
     assert (live.matrix().argmax(axis=1) == 4).mean() < 0.5
 
 
 def test_a_candidate_of_which_the_bank_says_nothing_is_corrected_as_the_average_one():
     bank = np.array([[0.5, 0.1, -np.inf], [0.7, 0.3, -np.inf]])
     live = Scores.from_matrix([[0.5, 0.5, 0.5]], ["q"], "xyz")
-    near = live.correct("nnn", bank=Scores.from_matrix(bank, "ab", "xyz"), k=2, alpha=1.0).matrix()[0]
-    assert near.tolist() == pytest.approx([0.5 - 0.6, 0.5 - 0.2, 0.5 - 0.4])
+    corrected = live.correct("nnn", bank=Scores.from_matrix(bank, "ab", "xyz"), k=2, alpha=1.0).matrix()[0]
+    assert corrected.tolist() == pytest.approx([0.5 - 0.6, 0.5 - 0.2, 0.5 - 0.4])
 
 
 # --- statistics used again ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=["in memory", "saved"])
-def again(request, tmp_path):
-    def given(statistics):
+def reopen(request, tmp_path):
+    def reopened(statistics):
         return statistics if request.param == "in memory" else Statistics.load(statistics.save(tmp_path / "s.npz"))
 
-    return given
+    return reopened
 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("name", CORRECTIONS)
-def test_statistics_of_the_queries_themselves_used_again(path, name, again):
+def test_statistics_of_the_queries_themselves_used_again(path, name, reopen):
     """For other queries every bank row counts; for rows of the bank, in any order, each row's own term is left out."""
     rng = np.random.default_rng(5)
-    bank, others = np.float32(rng.uniform(-1, 1, (30, 25))), np.float32(rng.uniform(-1, 1, (8, 25)))
-    b, o = np.float64(bank), np.float64(others)
-    scores, oracle = given_as(bank, path), slow.CORRECTIONS[name]
+    bank, queries = np.float32(rng.uniform(-1, 1, (30, 25))), np.float32(rng.uniform(-1, 1, (8, 25)))
+    b, o = np.float64(bank), np.float64(queries)
+    scores, oracle = scores_of(bank, path), slow.CORRECTIONS[name]
     corrected = scores.correct(name)
-    known = again(corrected.statistics)
-    assert np.array_equal(scores.correct(known).matrix(), corrected.matrix())
-    close(given_as(others, path, queries="o").correct(known).matrix(), oracle(o, b), path)
-    close(given_as(others, path).correct(known).matrix(), oracle(o, b), path)  # ids of the bank, other queries
+    statistics = reopen(corrected.statistics)
+    assert np.array_equal(scores.correct(statistics).matrix(), corrected.matrix())
+    close(scores_of(queries, path, queries="o").correct(statistics).matrix(), oracle(o, b), path)
+    close(scores_of(queries, path).correct(statistics).matrix(), oracle(o, b), path)  # ids of the bank, other queries
     some = scores.restrict(queries=["q7", "q3", "q29"])
-    close(some.correct(known).matrix(), oracle(b, b, own=True)[[7, 3, 29]], path)
-    mixed = np.concatenate([bank[:4], others])
-    expected = np.concatenate([oracle(b, b, own=True)[:4], oracle(o, b)])
-    close(given_as(mixed, path).correct(known).matrix(), expected, path)
+    close(some.correct(statistics).matrix(), oracle(b, b, bank_rows=True)[[7, 3, 29]], path)
+    mixed = np.concatenate([bank[:4], queries])
+    expected = np.concatenate([oracle(b, b, bank_rows=True)[:4], oracle(o, b)])
+    close(scores_of(mixed, path).correct(statistics).matrix(), expected, path)
 
 
-def test_statistics_of_another_correction_or_with_other_options_are_refused(again, tmp_path):
+def test_statistics_of_another_correction_or_with_other_options_are_refused(reopen, tmp_path):
     matrix = np.random.default_rng(6).standard_normal((20, 15))
     scores = Scores.from_matrix(matrix, range(20), range(15))
-    known = again(scores.correct("csls", k=5).statistics)
-    path = known.save(tmp_path / "k.npz")
+    statistics = reopen(scores.correct("csls", k=5).statistics)
+    path = statistics.save(tmp_path / "k.npz")
     expected = scores.correct("csls", k=5).matrix()
-    for how in (known, str(path)):
-        assert np.array_equal(scores.correct(how).matrix(), expected)
-        assert np.array_equal(scores.correct(how, k=5).matrix(), expected)
-    assert np.array_equal(scores.correct("csls", bank=known).matrix(), expected)  # options follow the statistics
-    assert np.array_equal(scores.correct(correction("csls", k=5), bank=known).matrix(), expected)
+    for source in (statistics, str(path)):
+        assert np.array_equal(scores.correct(source).matrix(), expected)
+        assert np.array_equal(scores.correct(source, k=5).matrix(), expected)
+    assert np.array_equal(scores.correct("csls", bank=statistics).matrix(), expected)  # options follow the statistics
+    assert np.array_equal(scores.correct(correction("csls", k=5), bank=statistics).matrix(), expected)
     with pytest.raises(LimnerError, match="statistics are for csls.*but nnn"):
-        scores.correct("nnn", bank=known)
+        scores.correct("nnn", bank=statistics)
     with pytest.raises(LimnerError, match="k=5.*k=10"):
-        scores.correct("csls", bank=known, k=10)
+        scores.correct("csls", bank=statistics, k=10)
     with pytest.raises(LimnerError, match="k=5.*k=10"):
-        scores.correct(correction("csls"), bank=known)
+        scores.correct(correction("csls"), bank=statistics)
     with pytest.raises(LimnerError, match="k=5.*k=10"):
         scores.correct(str(path), k=10)
     with pytest.raises(LimnerError, match="unknown option 'beta' of correction 'csls'"):
-        scores.correct(known, beta=10)
+        scores.correct(statistics, beta=10)
     with pytest.raises(LimnerError, match="leave out the bank"):
-        scores.correct(known, bank=scores)
+        scores.correct(statistics, bank=scores)
     from limner.match import CorrectedScores
 
     with pytest.raises(LimnerError, match="statistics are for csls"):
-        CorrectedScores(scores, correction("nnn"), known)
+        CorrectedScores(scores, correction("nnn"), statistics)
 
 
 def test_a_bank_of_other_vectors_with_the_same_ids():
@@ -230,5 +230,5 @@ def test_a_bank_of_other_vectors_with_the_same_ids():
     sides = [Embeddings(range(n), rng.standard_normal((n, 6))) for n in (20, 30, 20)]
     scores = Scores.from_embeddings(sides[0], sides[1])
     bank = Scores.from_embeddings(sides[2], sides[1])
-    got = scores.correct("inverted_softmax", bank=sides[2]).matrix()
-    close(got, slow.inverted_softmax(np.float64(scores.matrix()), np.float64(bank.matrix())), "float32")
+    corrected = scores.correct("inverted_softmax", bank=sides[2]).matrix()
+    close(corrected, slow.inverted_softmax(np.float64(scores.matrix()), np.float64(bank.matrix())), "float32")

@@ -32,15 +32,15 @@ def pair(device, n=530, m=2100):
 
 
 def test_the_same_scores(device):
-    here, there = pair(device)
-    assert np.abs(here.matrix() - there.matrix()).max() < 1e-6
-    assert np.abs(here.T.matrix() - there.T.matrix()).max() < 1e-6
+    on_cpu, on_device = pair(device)
+    assert np.abs(on_cpu.matrix() - on_device.matrix()).max() < 1e-6
+    assert np.abs(on_cpu.T.matrix() - on_device.T.matrix()).max() < 1e-6
 
 
 def test_the_same_lists(device):
     """Random vectors have no near-ties at this size: the lists are equal, not only alike."""
-    here, there = pair(device)
-    assert np.array_equal(here.top(10).indices, there.top(10).indices)
+    on_cpu, on_device = pair(device)
+    assert np.array_equal(on_cpu.top(10).indices, on_device.top(10).indices)
 
 
 blocks = arrays.arrays(
@@ -77,18 +77,18 @@ def test_equal_vectors_tie_wherever_they_stand(device):
 
 
 def test_positives_are_counted_alike(device):
-    here, there = pair(device, 300, 700)
+    on_cpu, on_device = pair(device, 300, 700)
     rng = np.random.default_rng(0)
     pairs = {
-        (here.queries[int(q)], here.candidates[int(c)])
+        (on_cpu.queries[int(q)], on_cpu.candidates[int(c)])
         for q, c in zip(rng.integers(0, 300, 900), rng.integers(0, 700, 900), strict=True)
     }
-    judged = Judgements.from_pairs(sorted(pairs), queries=here.queries, candidates=here.candidates)
+    judged = Judgements.from_pairs(sorted(pairs), queries=on_cpu.queries, candidates=on_cpu.candidates)
     folds = RankRequest(judged, np.arange(300) % 3, np.arange(700) % 3)
-    (a, b), kept = place(here, [RankRequest(judged), folds], RankOptions(keep=5))
-    (c, d), also = place(there, [RankRequest(judged), folds], RankOptions(keep=5))
+    (a, b), ranking = place(on_cpu, [RankRequest(judged), folds], RankOptions(keep=5))
+    (c, d), also = place(on_device, [RankRequest(judged), folds], RankOptions(keep=5))
     assert np.array_equal(a.above, c.above) and np.array_equal(b.above, d.above) and np.array_equal(a.tied, c.tied)
-    assert np.array_equal(kept.indices, also.indices)
+    assert np.array_equal(ranking.indices, also.indices)
 
 
 @settings(max_examples=60, deadline=None)
@@ -106,20 +106,20 @@ def test_counts_with_ties(block, data):
 
 @pytest.mark.parametrize("name", CORRECTIONS)
 def test_corrections_alike(device, name):
-    here, there = pair(device)
-    assert np.abs(here.correct(name).matrix() - there.correct(name).matrix()).max() < 5e-5
-    assert np.abs(here.T.correct(name).matrix() - there.T.correct(name).matrix()).max() < 5e-5
+    on_cpu, on_device = pair(device)
+    assert np.abs(on_cpu.correct(name).matrix() - on_device.correct(name).matrix()).max() < 5e-5
+    assert np.abs(on_cpu.T.correct(name).matrix() - on_device.T.correct(name).matrix()).max() < 5e-5
 
 
 @pytest.mark.parametrize("name", CORRECTIONS)
 def test_corrections_with_another_bank(device, name, tmp_path):
-    here, there = pair(device)
+    on_cpu, on_device = pair(device)
     bank = vectors(300, 9)
-    expected = here.correct(name, bank=bank).matrix()
-    corrected = there.correct(name, bank=bank)
+    expected = on_cpu.correct(name, bank=bank).matrix()
+    corrected = on_device.correct(name, bank=bank)
     assert np.abs(corrected.matrix() - expected).max() < 5e-5
     path = corrected.statistics.save(tmp_path / "bank.npz")
-    assert np.abs(here.correct(str(path)).matrix() - expected).max() < 5e-5
+    assert np.abs(on_cpu.correct(str(path)).matrix() - expected).max() < 5e-5
 
 
 @pytest.mark.parametrize("rows", [16, 100, 530, 600])
@@ -127,20 +127,20 @@ def test_rows_per_block_do_not_matter(device, rows):
     """The lists are the same; sums over other groups of rows round differently, by no more than the last digits."""
     from dataclasses import replace
 
-    _, there = pair(device)
-    other = replace(there, rows=rows)
-    assert np.array_equal(there.top(5).indices, other.top(5).indices)
+    _, on_device = pair(device)
+    regrouped = replace(on_device, rows=rows)
+    assert np.array_equal(on_device.top(5).indices, regrouped.top(5).indices)
     for name in CORRECTIONS:
-        assert np.abs(there.correct(name).matrix() - other.correct(name).matrix()).max() < 2e-5, name
+        assert np.abs(on_device.correct(name).matrix() - regrouped.correct(name).matrix()).max() < 2e-5, name
 
 
 def test_columns_against_the_compiled_loops():
     block = np.random.default_rng(1).standard_normal((64, 300)).astype(np.float32)
     outputs = []
-    for loops, there in ((_correction_kernels, block.copy()), (_cuda, torch.as_tensor(block))):
-        found = np.empty(300), np.empty(300, np.int32), np.empty(300), np.empty(300)
-        loops.add_columns(there, np.float32(3.0), *found)
-        outputs.append(found)
+    for loops, values in ((_correction_kernels, block.copy()), (_cuda, torch.as_tensor(block))):
+        buffers = np.empty(300), np.empty(300, np.int32), np.empty(300), np.empty(300)
+        loops.add_columns(values, np.float32(3.0), *buffers)
+        outputs.append(buffers)
     assert all(np.array_equal(outputs[0][n], outputs[1][n]) for n in range(3))
     assert np.allclose(outputs[0][3], outputs[1][3], rtol=1e-6)
 

@@ -18,14 +18,14 @@ SHAPES = st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(1, 6))
 STACKS = SHAPES.flatmap(lambda s: arrays.arrays(np.float64, s, elements=st.integers(-2, 2).map(float)))
 
 
-def given_as(matrix):
+def scores_of(matrix):
     return Scores.from_matrix(matrix, [f"q{i}" for i in range(len(matrix))], [f"c{j}" for j in range(matrix.shape[1])])
 
 
 @settings(max_examples=150)
 @given(STACKS)
 def test_borda_of_scores(stack):
-    fused = borda([given_as(matrix) for matrix in stack])
+    fused = borda([scores_of(matrix) for matrix in stack])
     for q in range(stack.shape[1]):
         assert fused.indices[q].tolist() == slow.borda([slow.ranks_of(m[q]) for m in stack], stack.shape[2])
     assert not fused.truncated
@@ -37,7 +37,7 @@ def test_borda_and_reciprocal_rank_of_cut_lists(stack, data):
     """Every system cut off somewhere, some given as scores: the same as the slow loops say."""
     n = stack.shape[2]
     cuts = [data.draw(st.integers(1, n)) for _ in stack]
-    systems = [given_as(m).ranking().top(cut) for m, cut in zip(stack, cuts, strict=True)]
+    systems = [scores_of(m).ranking().top(cut) for m, cut in zip(stack, cuts, strict=True)]
     for q in range(stack.shape[1]):
         lists = [{int(c): r for c, r in zip(s.indices[q], _cut_ranks(s.scores[q]), strict=True)} for s in systems]
         expected = slow.borda(lists, n)
@@ -49,7 +49,7 @@ def test_borda_and_reciprocal_rank_of_cut_lists(stack, data):
 
 def _cut_ranks(scores):
     places = range(1, len(scores) + 1)
-    return [average(p for p, other in zip(places, scores, strict=True) if other == score) for score in scores]
+    return [average(p for p, peer in zip(places, scores, strict=True) if peer == score) for score in scores]
 
 
 def test_ties_go_to_the_lower_median_rank():
@@ -64,18 +64,18 @@ def test_ties_go_to_the_lower_median_rank():
 @pytest.mark.parametrize("method", FUSIONS)
 def test_scores_their_ranking_and_their_run_file_fuse_alike(method, tmp_path):
     rng = np.random.default_rng(0)
-    systems = [given_as(rng.integers(0, 9, (20, 30)).astype(float)) for _ in range(3)]
+    systems = [scores_of(rng.integers(0, 9, (20, 30)).astype(float)) for _ in range(3)]
     runs = [read_run(s.ranking().save(tmp_path / f"{i}.run")) for i, s in enumerate(systems)]
     shuffled = [_shuffled(s, rng) for s in systems]
     plain = fuse(systems, method, depth=30)
-    for others in ([systems[0], *(s.ranking() for s in systems[1:])], [systems[0], *shuffled[1:]]):
-        same = fuse(others, method, depth=30)
-        assert np.array_equal(same.indices, plain.indices) and np.allclose(same.scores, plain.scores)
+    for inputs in ([systems[0], *(s.ranking() for s in systems[1:])], [systems[0], *shuffled[1:]]):
+        fused = fuse(inputs, method, depth=30)
+        assert np.array_equal(fused.indices, plain.indices) and np.allclose(fused.scores, plain.scores)
     from_files = fuse(runs, method, depth=30)
     for q in plain.queries:  # candidates of a run stand in another order, which decides what is equal to the last
         assert sorted(from_files[q]) == sorted(plain[q])
-        row, other = plain.queries.index(q), from_files.queries.index(q)
-        assert np.allclose(plain.scores[row], from_files.scores[other])
+        row, file_row = plain.queries.index(q), from_files.queries.index(q)
+        assert np.allclose(plain.scores[row], from_files.scores[file_row])
 
 
 def _shuffled(scores, rng):
@@ -83,8 +83,10 @@ def _shuffled(scores, rng):
     matrix, rows, columns = scores.matrix(), rng.permutation(scores.shape[0]), rng.permutation(scores.shape[1])
     order = np.argsort(-matrix, axis=1, kind="stable")
     inverse = np.argsort(columns)
-    known = np.take_along_axis(matrix, order, axis=1)[rows]
-    return Ranking(scores.queries[rows], scores.candidates[columns], inverse[order][rows], known, scores.shape[1])
+    sorted_scores = np.take_along_axis(matrix, order, axis=1)[rows]
+    return Ranking(
+        scores.queries[rows], scores.candidates[columns], inverse[order][rows], sorted_scores, scores.shape[1]
+    )
 
 
 @pytest.mark.parametrize("normalise", ["zscore", "minmax", None])
@@ -93,7 +95,7 @@ def test_mean_of_scores(normalise):
     stack = rng.standard_normal((3, 300, 40)) * np.array([1.0, 100.0, 0.01])[:, None, None]
     stack[0, 0] = 7.0  # all equal
     expected = np.mean([[slow.normal(row, normalise) for row in matrix] for matrix in stack], axis=0)
-    fused = mean([given_as(matrix) for matrix in stack], normalise=normalise)
+    fused = mean([scores_of(matrix) for matrix in stack], normalise=normalise)
     assert np.allclose(fused.matrix(), expected) and fused.dtype == np.float64
     turned = np.mean([[slow.normal(row, normalise) for row in matrix.T] for matrix in stack], axis=0)
     assert np.allclose(fused.T.matrix(), turned)
@@ -107,7 +109,9 @@ def test_mean_of_cut_lists_counts_what_is_left_out_as_last():
 
 
 def test_forbidden_pairs_stay_forbidden():
-    fused = mean([given_as(np.array([[1.0, -np.inf, 3.0]])), given_as(np.array([[5.0, 6.0, 7.0]]))], normalise="minmax")
+    fused = mean(
+        [scores_of(np.array([[1.0, -np.inf, 3.0]])), scores_of(np.array([[5.0, 6.0, 7.0]]))], normalise="minmax"
+    )
     assert fused.matrix().tolist() == [[0.0, -np.inf, 1.0]]
 
 
@@ -117,27 +121,27 @@ def test_mean_never_holds_the_matrix():
     sides = [[Embeddings(range(n), rng.standard_normal((n, 8))) for n in (600, 900)] for _ in range(2)]
     systems = [Scores.from_embeddings(*side) for side in sides]
     fused = mean(systems)
-    whole = np.mean(
+    expected = np.mean(
         [(m - m.mean(1, keepdims=True)) / m.std(1, keepdims=True) for m in (s.matrix() for s in systems)], 0
     )
-    assert fused.dtype == np.float32 and np.allclose(fused.matrix(), whole, atol=1e-5)
+    assert fused.dtype == np.float32 and np.allclose(fused.matrix(), expected, atol=1e-5)
     assert np.array_equal(fused.top(5, workers=1).indices, fused.top(5, workers=3).indices)
 
 
 def test_depth_keeps_the_head():
     rng = np.random.default_rng(3)
-    systems = [given_as(rng.standard_normal((500, 30))) for _ in range(4)]
+    systems = [scores_of(rng.standard_normal((500, 30))) for _ in range(4)]
     for method in FUSIONS:
         assert np.array_equal(fuse(systems, method, depth=7).indices, fuse(systems, method).indices[:, :7])
 
 
 def test_progress_ends_at_all_queries():
-    seen = []
-    borda([given_as(np.eye(600))], depth=1, progress=lambda *steps: seen.append(steps))
-    assert seen[-1] == (600, 600)
+    calls = []
+    borda([scores_of(np.eye(600))], depth=1, progress=lambda *steps: calls.append(steps))
+    assert calls[-1] == (600, 600)
 
 
-A, B = given_as(np.eye(3)), given_as(np.eye(4))
+A, B = scores_of(np.eye(3)), scores_of(np.eye(4))
 RUN = Ranking.from_lists({"q0": ["c1"], "q1": ["c0"], "q2": ["c2"]})
 
 
@@ -180,7 +184,7 @@ def test_runs_without_a_known_pool_fuse_over_what_they_name():
 def test_the_order_of_rankings_and_scores_does_not_matter(method):
     """A ranking that numbers its candidates otherwise may stand before the scores as well as behind them."""
     rng = np.random.default_rng(4)
-    systems = [given_as(rng.standard_normal((20, 30))) for _ in range(2)]
+    systems = [scores_of(rng.standard_normal((20, 30))) for _ in range(2)]
     shuffled = _shuffled(systems[0], rng)
     first, last = fuse([shuffled, systems[1]], method, depth=30), fuse([systems[1], shuffled], method, depth=30)
     assert first.queries == last.queries and first.candidates == last.candidates
@@ -193,8 +197,8 @@ def test_reciprocal_ranks_that_add_up_to_the_same_are_equal():
 
     def system(ranks):
         """A list with these candidates at these ranks, and others in between."""
-        rest = iter([c for c in reversed(pool) if c not in ranks.values()])
-        return Ranking.from_lists({"q": [ranks.get(r) or next(rest) for r in range(1, 13)]}, candidates=pool)
+        remaining = iter([c for c in reversed(pool) if c not in ranks.values()])
+        return Ranking.from_lists({"q": [ranks.get(r) or next(remaining) for r in range(1, 13)]}, candidates=pool)
 
     for a, b in (((3, 6), (2,)), ((4, 12), (3,)), ((2, 6), (3, 3)), ((5, 10), (4, 12))):
         for first, second in (("c00", "c01"), ("c01", "c00")):
@@ -214,12 +218,12 @@ def test_reciprocal_ranks_that_add_up_to_the_same_are_equal():
 )
 def test_reciprocal_ranks_against_fractions(orders, k, data):
     cuts = [data.draw(st.integers(1, 9)) for _ in orders]
-    kept = [list(order)[:cut] for order, cut in zip(orders, cuts, strict=True)]
+    cut_orders = [list(order)[:cut] for order, cut in zip(orders, cuts, strict=True)]
     systems = [
-        Ranking.from_lists({"q": [f"c{j}" for j in row]}, candidates=[f"c{j}" for j in range(9)]) for row in kept
+        Ranking.from_lists({"q": [f"c{j}" for j in row]}, candidates=[f"c{j}" for j in range(9)]) for row in cut_orders
     ]
     fused = reciprocal_rank(systems, k=k)
-    sums, expected = slow.reciprocal([{c: i + 1 for i, c in enumerate(row)} for row in kept], k)
+    sums, expected = slow.reciprocal([{c: i + 1 for i, c in enumerate(row)} for row in cut_orders], k)
     assert fused.indices[0].tolist() == expected
     for place, c in enumerate(expected):
         assert fused.scores[0, place] == pytest.approx(float(sums[c]), rel=1e-14)
@@ -237,7 +241,7 @@ EXTREMES = SHAPES.flatmap(lambda s: arrays.arrays(np.float64, s, elements=EXTREM
 @settings(max_examples=100)
 @given(EXTREMES)
 def test_mean_with_forbidden_pairs_and_very_large_scores(normalise, stack):
-    fused = mean([given_as(matrix) for matrix in stack], normalise=normalise).matrix()
+    fused = mean([scores_of(matrix) for matrix in stack], normalise=normalise).matrix()
     assert not np.isnan(fused).any()
     for q in range(stack.shape[1]):
         rows = [slow.normal(matrix[q], normalise) for matrix in stack]
@@ -252,14 +256,14 @@ def test_mean_with_forbidden_pairs_and_very_large_scores(normalise, stack):
 def test_infinite_scores_are_refused_by_the_mean():
     for normalise in ("zscore", "minmax", None):
         with pytest.raises(LimnerError, match=r"query 'q1' and candidate 'c2' is \+inf"):
-            mean([A, given_as(np.array([[0, 1, 2], [3, 4, np.inf], [0, 0, 0]]))], normalise=normalise).matrix()
+            mean([A, scores_of(np.array([[0, 1, 2], [3, 4, np.inf], [0, 0, 0]]))], normalise=normalise).matrix()
 
 
 @settings(max_examples=60)
 @given(EXTREMES)
 def test_ranks_of_forbidden_pairs(stack):
     """-inf is the lowest score there is, and those that have it share the last ranks."""
-    systems = [given_as(matrix) for matrix in stack]
+    systems = [scores_of(matrix) for matrix in stack]
     for q in range(stack.shape[1]):
         lists = [slow.ranks_of(matrix[q]) for matrix in stack]
         assert borda(systems).indices[q].tolist() == slow.borda(lists, stack.shape[2])

@@ -63,16 +63,16 @@ def slow_bm25(documents, query, k1=1.2, b=0.75):
     """The formula, word by word."""
     bags = [Counter(word for text in texts for word in content_words(text)) for texts in documents]
     mean = sum(sum(bag.values()) for bag in bags) / len(bags)
-    found = []
+    totals = []
     for bag in bags:
         total = 0.0
         for word in dict.fromkeys(content_words(query)):
-            having = sum(word in other for other in bags)
+            having = sum(word in candidate_bag for candidate_bag in bags)
             idf = math.log(1 + (len(bags) - having + 0.5) / (having + 0.5))
             length = 1 - b + b * sum(bag.values()) / mean
             total += idf * bag[word] * (k1 + 1) / (bag[word] + k1 * length)
-        found.append(total)
-    return found
+        totals.append(total)
+    return totals
 
 
 @pytest.mark.parametrize("query", ["dogs", "a dog on the beach", "cat cat dog", "xyzzy", "the of", ""])
@@ -91,36 +91,36 @@ def slow_fusion(index, query, allowed):
     vectors = index.scores([query]).matrix()[0]
     words = np.array(slow_bm25(CAPTIONS, query))
     sums = Counter()
-    for scores, most in ((vectors, None), (words, 0.0)):
-        listed = [n for n in np.argsort(-scores, kind="stable") if allowed[n] and (most is None or scores[n] > most)]
+    for scores, floor in ((vectors, None), (words, 0.0)):
+        listed = [n for n in np.argsort(-scores, kind="stable") if allowed[n] and (floor is None or scores[n] > floor)]
         for place in listed:
-            shared = [rank for rank, other in enumerate(listed, start=1) if scores[other] == scores[place]]
+            shared = [rank for rank, peer in enumerate(listed, start=1) if scores[peer] == scores[place]]
             sums[int(place)] += 1 / (60 + np.mean(shared))
     return [f"i{n}" for n in sorted(sums, key=lambda n: (-sums[n], n))]
 
 
 @pytest.mark.parametrize("query", ["a dog on the beach", "cat", "dogs and cats"])
 def test_hybrid_is_reciprocal_rank_fusion_of_both_lists(photos, query):
-    found = search_words(photos, query, 6)
-    assert [hit.id for hit in found["0"]] == slow_fusion(photos, query, [True] * 6)
+    hits = search_words(photos, query, 6)
+    assert [hit.id for hit in hits["0"]] == slow_fusion(photos, query, [True] * 6)
     filtered = search_words(photos, query, 6, where=["colour=red"])
     assert [hit.id for hit in filtered["0"]] == slow_fusion(photos, query, [c == "red" for c in COLOURS])
-    assert found.how.startswith("6 images searched by words and vectors, fused by reciprocal rank, exact")
+    assert hits.how.startswith("6 images searched by words and vectors, fused by reciprocal rank, exact")
 
 
 def test_hits_say_which_words_matched_and_where(photos):
     first = search_words(photos, "dogs at the beach", by="words")["0"][0]
     assert (first.id, first.match.words, first.match.by_words) == ("i0", ("dogs", "beach"), 1)
     assert first.match.text == "a dog runs on a beach" and str(first.match) == "rank 1 by words (dogs, beach)"
-    both = {hit.id: hit.match for hit in search_words(photos, "dogs", 6)["0"]}
-    assert both["i4"].words == () and both["i4"].by_words == 0 and both["i4"].by_vectors > 0
+    matches = {hit.id: hit.match for hit in search_words(photos, "dogs", 6)["0"]}
+    assert matches["i4"].words == () and matches["i4"].by_words == 0 and matches["i4"].by_vectors > 0
 
 
 def test_a_minus_term_removes_what_has_it_in_its_captions(photos):
     for by in ("vectors", "words", "hybrid"):
-        found = search_words(photos, "dog -beach", 6, by=by)
-        assert not {"i0", "i5"} & {hit.id for hit in found["0"]}
-        assert "without “beach”: images whose own captions have it are removed" in found.how
+        hits = search_words(photos, "dog -beach", 6, by=by)
+        assert not {"i0", "i5"} & {hit.id for hit in hits["0"]}
+        assert "without “beach”: images whose own captions have it are removed" in hits.how
     assert "i0" in {hit.id for hit in search_words(photos, "dog -beach", 6, literal=True)["0"]}
     phrase = search_words(photos, 'dog -"dog cat"', 6)["0"]
     assert "i3" not in {hit.id for hit in phrase} and "i0" in {hit.id for hit in phrase}
@@ -128,15 +128,15 @@ def test_a_minus_term_removes_what_has_it_in_its_captions(photos):
 
 def test_without_captions_the_direction_of_a_minus_term_is_removed_from_the_query(tmp_path):
     rng = np.random.default_rng(1)
-    made = index(tmp_path / "i", Embeddings([f"i{n}" for n in range(9)], rng.random((9, 26))), system=Letters())
-    found = search_words(made, "dog -beach", 9, by="vectors")
-    query, minus = (made.asked([text])[1].matrix[0].astype(float) for text in ("dog", "beach"))
+    vector_index = index(tmp_path / "i", Embeddings([f"i{n}" for n in range(9)], rng.random((9, 26))), system=Letters())
+    hits = search_words(vector_index, "dog -beach", 9, by="vectors")
+    query, minus = (vector_index.asked([text])[1].matrix[0].astype(float) for text in ("dog", "beach"))
     left = query - (query @ minus) / (minus @ minus) * minus
-    scores = made.scores(np.eye(26)).matrix().T @ (left / np.linalg.norm(left))
-    assert [hit.id for hit in found["0"]] == [f"i{n}" for n in np.argsort(-scores)]
-    assert "its direction is removed from the query vector; items that show it can still be found" in found.how
+    scores = vector_index.scores(np.eye(26)).matrix().T @ (left / np.linalg.norm(left))
+    assert [hit.id for hit in hits["0"]] == [f"i{n}" for n in np.argsort(-scores)]
+    assert "its direction is removed from the query vector; items that show it can still be found" in hits.how
     with pytest.raises(LimnerError, match="these items have no texts in the index"):
-        search_words(made, "dog")
+        search_words(vector_index, "dog")
 
 
 def test_filters_are_alternatives_within_a_field_and_conditions_across(photos):
@@ -155,8 +155,8 @@ def test_filters_are_alternatives_within_a_field_and_conditions_across(photos):
 
 def test_filtered_scores_are_those_of_the_plain_search(photos):
     plain = {hit.id: hit.score for hit in photos.search(["a dog"], 6)["0"]}
-    found = {hit.id: hit.score for hit in search_words(photos, "a dog", 6, by="vectors", where=["colour=red"])["0"]}
-    assert found == {key: plain[key] for key in ("i0", "i1", "i4")}
+    scores = {hit.id: hit.score for hit in search_words(photos, "a dog", 6, by="vectors", where=["colour=red"])["0"]}
+    assert scores == {key: plain[key] for key in ("i0", "i1", "i4")}
     by_vector = search_words(photos, np.eye(26)[:2], 2, by="vectors", where=["year=2003"])
     assert [[hit.id for hit in by_vector[key]] for key in by_vector.queries.ids] == [["i2"], ["i2"]]
     with pytest.raises(LimnerError, match="cannot be ranked by words"):
@@ -164,7 +164,7 @@ def test_filtered_scores_are_those_of_the_plain_search(photos):
 
 
 @pytest.mark.parametrize(
-    ("text", "words", "without", "where"),
+    ("text", "words", "excluded", "filters"),
     [
         ("dog -beach", "dog", ["beach"], []),
         ("-beach dog", "dog", ["beach"], []),
@@ -177,9 +177,9 @@ def test_filtered_scores_are_those_of_the_plain_search(photos):
         ('an open " quote -', 'an open " quote -', [], []),
     ],
 )
-def test_queries_as_people_type_them(text, words, without, where):
+def test_queries_as_people_type_them(text, words, excluded, filters):
     read = read_terms(text, ["colour", "year"])
-    assert (read.words, list(read.without), list(map(str, read.where))) == (words, without, where)
+    assert (read.words, list(read.without), list(map(str, read.where))) == (words, excluded, filters)
 
 
 def test_a_query_of_minus_terms_alone_is_refused(photos):
@@ -199,11 +199,11 @@ def test_a_collection_gives_captions_and_splits(tmp_path):
     }
     assert items.field("split")[0] == [name for name, ids in world.splits.items() if first in ids]
     texts = with_captions(world, "texts")
-    made = index(tmp_path / "t", np.random.default_rng(0).random((len(texts), 8)), texts)
-    known = ItemTexts.of_index(open_index(tmp_path / "t"))
-    assert known.choices["split"] == sorted(world.splits) and known.texts[3] == [texts.values[3]]
-    found = search_words(made, texts.values[3], 1, by="words")["0"][0]
-    assert found.match.text == texts.values[3]
+    vector_index = index(tmp_path / "t", np.random.default_rng(0).random((len(texts), 8)), texts)
+    texts_of_index = ItemTexts.of_index(open_index(tmp_path / "t"))
+    assert texts_of_index.choices["split"] == sorted(world.splits) and texts_of_index.texts[3] == [texts.values[3]]
+    hit = search_words(vector_index, texts.values[3], 1, by="words")["0"][0]
+    assert hit.match.text == texts.values[3]
 
 
 def run(*words):
@@ -213,27 +213,27 @@ def run(*words):
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory):
     path = tmp_path_factory.mktemp("commanded") / "i"
-    made = run("index", path, "scenes", "-O", "images=60", "--model", "colours")
-    assert made.exit_code == 0, made.output
+    result = run("index", path, "scenes", "-O", "images=60", "--model", "colours")
+    assert result.exit_code == 0, result.output
     return path
 
 
 def test_the_command(scenes, tmp_path):
     caption = limner.load("scenes", images=60).texts.values[0]
-    found = json.loads(run("search", scenes, caption, "--by", "words", "-k", 2, "--json").stdout)
-    assert found["by"] == "words" and found["hits"][0]["id"] == "scene-000000"
-    assert found["hits"][0]["words"] and found["hits"][0]["text"] == caption
-    shown = run("search", scenes, "a tree -house split:test", "--by", "hybrid", "-k", 3).output
-    assert "60 images searched by words and vectors" in shown and "without “house”" in shown
-    assert "only split:test" in shown and "by vectors" in shown
+    document = json.loads(run("search", scenes, caption, "--by", "words", "-k", 2, "--json").stdout)
+    assert document["by"] == "words" and document["hits"][0]["id"] == "scene-000000"
+    assert document["hits"][0]["words"] and document["hits"][0]["text"] == caption
+    output = run("search", scenes, "a tree -house split:test", "--by", "hybrid", "-k", 3).output
+    assert "60 images searched by words and vectors" in output and "without “house”" in output
+    assert "only split:test" in output and "by vectors" in output
     saved = [tmp_path / "h.csv", tmp_path / "h.html", tmp_path / "h.json", tmp_path / "h.run"]
-    kept = run("search", scenes, "tree", "--where", "split=test", *(w for file in saved for w in ("-o", file)))
-    assert kept.exit_code == 0 and all(file.stat().st_size for file in saved)
+    result = run("search", scenes, "tree", "--where", "split=test", *(w for file in saved for w in ("-o", file)))
+    assert result.exit_code == 0 and all(file.stat().st_size for file in saved)
     assert next(csv.DictReader(saved[0].open()))["by_vectors"] == "1"
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["tree", "--by", "magic"], "magic"),
         (["tree", "--where", "splits=test"], "splits"),
@@ -243,7 +243,7 @@ def test_the_command(scenes, tmp_path):
         (["--queries", "V", "--by", "words"], "cannot be ranked by words"),
     ],
 )
-def test_the_command_refuses(scenes, tmp_path, words, said):
+def test_the_command_refuses(scenes, tmp_path, words, message):
     np.save(tmp_path / "v.npy", np.eye(26)[:2])
     refused = run("search", scenes, *(tmp_path / "v.npy" if word == "V" else word for word in words))
-    assert refused.exit_code in (2, 3) and said in refused.output
+    assert refused.exit_code in (2, 3) and message in refused.output

@@ -36,7 +36,7 @@ def models(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def made(models, tmp_path_factory):
+def index_path(models, tmp_path_factory):
     """An index made with the first model."""
     path = tmp_path_factory.mktemp("made") / "i"
     run("index", path, *WORLD, "--model", models / "a.npz", "--split", "test")
@@ -53,67 +53,67 @@ def test_an_index_resumes_with_the_name_it_was_made_with(tmp_path, name):
     assert json.loads(run(*words, "--resume", "--split", "test").stdout)["added"] == 0
     after = json.loads(run(*words, "--resume").stdout)
     assert first["items"] + after["added"] == after["items"] == 60
-    whole = open_index(tmp_path / "i")
-    kept = systems.load(tmp_path / "i" / "system")
-    assert whole.about.model == kept.fingerprint and whole.about.made_by == name
+    opened = open_index(tmp_path / "i")
+    saved_model = systems.load(tmp_path / "i" / "system")
+    assert opened.about.model == saved_model.fingerprint and opened.about.made_by == name
     assert json.loads(run("search", tmp_path / "i", "a cat", "--model", name, "--json").stdout)["hits"]
 
 
 def test_another_name_is_refused_before_anything_is_trained(tmp_path):
     run("index", tmp_path / "i", *WORLD, "--model", "histograms", "--split", "test")
-    told = run("index", tmp_path / "i", *WORLD, "--model", "colours", "--resume", status=3).stderr
-    assert "was made with 'histograms'" in told and "'colours'" in told
+    message = run("index", tmp_path / "i", *WORLD, "--model", "colours", "--resume", status=3).stderr
+    assert "was made with 'histograms'" in message and "'colours'" in message
     assert len(open_index(tmp_path / "i")) == 12
 
 
-def test_a_copy_of_the_model_is_the_model(made, models, tmp_path):
+def test_a_copy_of_the_model_is_the_model(index_path, models, tmp_path):
     shutil.copytree(models / "a.npz", tmp_path / "renamed.npz")
-    words = ("index", made, *WORLD, "--split", "test", "--resume", "--json", "--model")
+    words = ("index", index_path, *WORLD, "--split", "test", "--resume", "--json", "--model")
     assert json.loads(run(*words, tmp_path / "renamed.npz").stdout)["added"] == 0
 
 
 # --- another model ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["--resume", "--replace", None])
-def test_vectors_of_another_model_do_not_come_in(made, models, way):
-    words = ("index", made, *WORLD, "--split", "train", "--model", models / "b.npz", *([way] if way else []))
-    told = run(*words, status=3).stderr
-    assert "a.npz" in told and "b.npz" in told and "two models" in told
-    assert len(open_index(made)) == 12
+@pytest.mark.parametrize("option", ["--resume", "--replace", None])
+def test_vectors_of_another_model_do_not_come_in(index_path, models, option):
+    words = ("index", index_path, *WORLD, "--split", "train", "--model", models / "b.npz")
+    message = run(*words, *([option] if option else []), status=3).stderr
+    assert "a.npz" in message and "b.npz" in message and "two models" in message
+    assert len(open_index(index_path)) == 12
 
 
-def test_vectors_from_a_file_are_of_the_model_that_is_named(made, models, tmp_path):
-    other = systems.load(models / "b.npz")
-    other.encode_images(limner.load("scenes", images=60).train.images).save(tmp_path / "v.npy")
-    words = ("index", made, "--embeddings", tmp_path / "v.npy", "--model")
+def test_vectors_from_a_file_are_of_the_model_that_is_named(index_path, models, tmp_path):
+    other_model = systems.load(models / "b.npz")
+    other_model.encode_images(limner.load("scenes", images=60).train.images).save(tmp_path / "v.npy")
+    words = ("index", index_path, "--embeddings", tmp_path / "v.npy", "--model")
     assert "two models" in run(*words, models / "b.npz", status=3).stderr
-    assert len(open_index(made)) == 12
+    assert len(open_index(index_path)) == 12
 
 
-def test_another_model_does_not_search(made, models):
-    assert "two models" in run("search", made, "a cat", "--model", models / "b.npz", status=3).stderr
+def test_another_model_does_not_search(index_path, models):
+    assert "two models" in run("search", index_path, "a cat", "--model", models / "b.npz", status=3).stderr
     with pytest.raises(LimnerError, match="two models"):
-        open_index(made, system=systems.load(models / "b.npz"))
-    opened = open_index(made)
+        open_index(index_path, system=systems.load(models / "b.npz"))
+    opened = open_index(index_path)
     opened.system = systems.load(models / "b.npz")
     with pytest.raises(LimnerError, match="two models"):
         opened.search("a cat")
-    assert len(open_index(made, system=systems.load(models / "a.npz")).search("a cat", 3).ranking) == 1
+    assert len(open_index(index_path, system=systems.load(models / "a.npz")).search("a cat", 3).ranking) == 1
 
 
 def test_python_adds_with_the_model_that_it_names(tmp_path, models):
-    one, other = (systems.load(models / f"{name}.npz") for name in "ab")
+    one, other_model = (systems.load(models / f"{name}.npz") for name in "ab")
     items = limner.load("scenes", images=60).images
     opened = index(tmp_path / "i", one.encode_images(items[:20]), items[:20], system=one)
     assert opened.about.model == one.fingerprint
     with pytest.raises(LimnerError, match="two models"):
-        opened.add(other.encode_images(items[20:]), items[20:], system=other)
+        opened.add(other_model.encode_images(items[20:]), items[20:], system=other_model)
     assert opened.add(one.encode_images(items[20:]), items[20:], system=one) == 40
 
 
-def test_a_model_that_was_put_in_the_place_of_the_kept_one_is_noticed(made, models, tmp_path):
-    shutil.copytree(made, tmp_path / "i")
+def test_a_model_that_was_put_in_the_place_of_the_kept_one_is_noticed(index_path, models, tmp_path):
+    shutil.copytree(index_path, tmp_path / "i")
     shutil.rmtree(tmp_path / "i" / "system")
     shutil.copytree(models / "b.npz", tmp_path / "i" / "system")
     assert "two models" in run("search", tmp_path / "i", "a cat", status=3).stderr
@@ -144,15 +144,15 @@ def small(kind):
         "mcprop": {"epochs": 1, "hidden_dim": 8, "heads": 2, "layers": 1},
         "crank": {"epochs": 1, "hidden_dim": 8, "heads": 2, "layers": 1},
     }[kind]
-    other = {"ridge": 0.5} if kind == "histograms" else {"seed": 5}
-    return limner.train(world, kind, **options), limner.train(world, kind, **options, **other)
+    changed_option = {"ridge": 0.5} if kind == "histograms" else {"seed": 5}
+    return limner.train(world, kind, **options), limner.train(world, kind, **options, **changed_option)
 
 
 @pytest.mark.parametrize("kind", ["histograms", "kcca", "towers", "mcprop", "crank"])
 def test_a_saved_model_is_the_one_that_was_trained(tmp_path, kind):
-    one, other = small(kind)
+    one, other_model = small(kind)
     read = systems.load(one.save(tmp_path / "one.npz" if kind == "histograms" else tmp_path / "one"))
-    assert read.fingerprint == one.fingerprint != other.fingerprint
+    assert read.fingerprint == one.fingerprint != other_model.fingerprint
     assert type(one).__name__ == "CrankModel" or identity(one) == one.fingerprint
 
 

@@ -21,9 +21,9 @@ from forced_filter import (
     ROTATED,
     Emulated,
     EmulatedColumns,
+    disable_filter,
     emulated,
     force,
-    never,
     rounded_bits,
 )
 from hypothesis import strategies as st
@@ -87,9 +87,9 @@ def only_tiles(patch):
     patch.setattr(VectorScores, "sum_ends", np.zeros(0, np.int64))
 
 
-def ranked(near, indptr, columns):
+def ranked(products, indptr, columns):
     """All ranks of these positives."""
-    return Ranked(indptr, columns, near.listed(indptr, columns), np.full(len(columns), NEVER))
+    return Ranked(indptr, columns, products.listed(indptr, columns), np.full(len(columns), NEVER))
 
 
 class Case:
@@ -100,9 +100,9 @@ class Case:
         n, m = data.draw(st.sampled_from([1, 3, 40, 300])), data.draw(st.sampled_from([1, 2, 70, 700, 1500]))
         d = data.draw(st.sampled_from([1, 2, 7, 16, 64, 129]))
         kinds = data.draw(st.sampled_from(KINDS)), data.draw(st.sampled_from(KINDS))
-        same = data.draw(st.booleans())  # queries close to candidates: products near their upper limit
+        is_close = data.draw(st.booleans())  # queries close to candidates: products near their upper limit
         columns = vectors(self.rng, kinds[1], m, d)
-        rows = columns[self.rng.integers(0, m, n)] if same else vectors(self.rng, kinds[0], n, d)
+        rows = columns[self.rng.integers(0, m, n)] if is_close else vectors(self.rng, kinds[0], n, d)
         similarity = data.draw(st.sampled_from(["cosine", "dot"]))
         self.scores = Scores.from_embeddings(
             Embeddings(range(n), rows), Embeddings(range(m), columns), similarity=similarity
@@ -111,20 +111,20 @@ class Case:
         self.pair_by_pair = data.draw(st.booleans())
         self.form = data.draw(st.sampled_from([None, *FORMATS]))
 
-    def both(self, ask):
+    def plain_and_filtered(self, ask):
         """The answer of the float32 way, and that of the filter."""
         with pytest.MonkeyPatch.context() as patch:
-            never(patch)
+            disable_filter(patch)
             plain = ask(self.scores)
             force(patch, self.form)
             if not self.pair_by_pair:
                 only_tiles(patch)
             return plain, ask(self.scores)
 
-    def whole(self):
+    def all_scores(self):
         """All scores, in double precision: the order of lists and ranks by the slow way."""
         with pytest.MonkeyPatch.context() as patch:
-            never(patch)
+            disable_filter(patch)
             return self.scores.matrix().astype(np.float64)
 
     def judgements(self):
@@ -136,13 +136,13 @@ class Case:
 
 def same_lists(data):
     case = Case(data)
-    plain, filtered = case.both(lambda scores: scores.top(case.k))
+    plain, filtered = case.plain_and_filtered(lambda scores: scores.top(case.k))
     assert np.array_equal(plain.indices, filtered.indices)
     assert np.array_equal(plain.scores, filtered.scores)
-    whole = case.whole()
-    expected = np.argsort(-whole, axis=1, kind="stable")[:, : case.k]  # equal scores in candidate order
+    all_scores = case.all_scores()
+    expected = np.argsort(-all_scores, axis=1, kind="stable")[:, : case.k]  # equal scores in candidate order
     assert np.array_equal(filtered.indices, expected)
-    assert np.array_equal(filtered.scores, np.take_along_axis(whole, expected, axis=1))
+    assert np.array_equal(filtered.scores, np.take_along_axis(all_scores, expected, axis=1))
 
 
 def same_places(data):
@@ -151,43 +151,47 @@ def same_places(data):
     n, m = case.scores.shape
     graded = replace(judged, grades=case.rng.integers(0, 3, len(judged.grades)).astype(float))
     folds, depths = (case.rng.integers(-1, 3, n), case.rng.integers(-1, 3, m)), [1, 4, 30]
-    asked = [RankRequest(judged), RankRequest(judged, *folds), *(RankRequest(graded, depth=depth) for depth in depths)]
+    requests = [
+        RankRequest(judged),
+        RankRequest(judged, *folds),
+        *(RankRequest(graded, depth=depth) for depth in depths),
+    ]
     ties = data.draw(st.sampled_from(["expected", "order", "pessimistic"]))
-    plain, filtered = case.both(lambda scores: place(scores, asked, RankOptions(ties=ties, keep=keep)))
-    for one, other in zip(plain[0], filtered[0], strict=True):
-        assert list(one.queries) == list(other.queries)
+    plain, filtered = case.plain_and_filtered(lambda scores: place(scores, requests, RankOptions(ties=ties, keep=keep)))
+    for one, counterpart in zip(plain[0], filtered[0], strict=True):
+        assert list(one.queries) == list(counterpart.queries)
         for name in ("indptr", "above", "tied", "grades"):
-            assert np.array_equal(getattr(one, name), getattr(other, name)), name
+            assert np.array_equal(getattr(one, name), getattr(counterpart, name)), name
     if keep:
         assert np.array_equal(plain[1].indices, filtered[1].indices)
     if ties == "expected":
-        assert_counted(filtered[0][0], judged, case.whole())
+        assert_counted(filtered[0][0], judged, case.all_scores())
     exact, _ = place(case.scores, [RankRequest(graded)], RankOptions(ties=ties))
-    for depth, (seen,) in zip(depths, zip(filtered[0][2:], strict=True), strict=True):
-        assert_seen(seen, exact[0], depth, ties)
+    for depth, (cut,) in zip(depths, zip(filtered[0][2:], strict=True), strict=True):
+        assert_seen(cut, exact[0], depth, ties)
 
 
-def assert_counted(found, judged, whole):
+def assert_counted(placements, judged, all_scores):
     """How many candidates are above each positive, from all scores in a slow loop."""
     expected = {}
     for row, column in zip(judged.rows, judged.columns, strict=True):
         query, candidate = int(judged.queries[row]), int(judged.candidates[column])
-        scores = whole[query]
+        scores = all_scores[query]
         expected.setdefault(str(query), []).append(int(np.count_nonzero(scores > scores[candidate])))
-    for q, query in enumerate(found.queries):
-        assert sorted(found.above[found.indptr[q] : found.indptr[q + 1]]) == sorted(expected[query])
+    for q, query in enumerate(placements.queries):
+        assert sorted(placements.above[placements.indptr[q] : placements.indptr[q + 1]]) == sorted(expected[query])
 
 
-def assert_seen(seen, exact, depth, ties):
+def assert_seen(cut, exact, depth, ties):
     """Ranks below the depth, and the best relevant one of every query, are those of all ranks, in a slow loop."""
     if ties != "expected":
         return  # ranks are moved after they are cut
-    assert list(seen.queries) == list(exact.queries)
+    assert list(cut.queries) == list(exact.queries)
     for q in range(len(exact.queries)):
-        mine = slice(exact.indptr[q], exact.indptr[q + 1])
-        best = exact.above[mine].min()
-        expected = sorted(rank if rank < depth or rank == best else NEVER for rank in exact.above[mine])
-        assert sorted(seen.above[mine]) == expected
+        positives = slice(exact.indptr[q], exact.indptr[q + 1])
+        best = exact.above[positives].min()
+        expected = sorted(rank if rank < depth or rank == best else NEVER for rank in exact.above[positives])
+        assert sorted(cut.above[positives]) == expected
 
 
 def same_corrections(data):
@@ -201,7 +205,7 @@ def same_corrections(data):
     if name == "inverted_softmax":
         options["beta"] = data.draw(st.sampled_from([0.01, 1.0, 30.0, 300.0]))
     try:
-        plain, filtered = case.both(lambda scores: scores.correct(name, **options).top(case.k))
+        plain, filtered = case.plain_and_filtered(lambda scores: scores.correct(name, **options).top(case.k))
     except LimnerError:
         return  # scores that are too large to be corrected
     assert np.array_equal(plain.indices, filtered.indices)
@@ -216,14 +220,16 @@ def same_edges(data):
         return
     size = float(np.abs(case.scores.block(0, min(n, 256))).max())
     prices = [size * case.rng.standard_normal(m), np.round(case.rng.random(m), 1) * size, np.zeros(m)]
-    wanted = [Wanted(each, np.where(case.rng.random(n) < 0.2, np.inf, -4 * size)) for each in prices]
+    requests = [Wanted(each, np.where(case.rng.random(n) < 0.2, np.inf, -4 * size)) for each in prices]
     cells = np.unique(case.rng.integers(0, n * m, 3 * n))
     starts = np.searchsorted(cells // m, np.arange(n + 1))
     hidden = Edges(starts, (cells % m).astype(np.int32), np.zeros(len(cells), np.float32))
-    plain, filtered = case.both(lambda scores: Market(scores).find(wanted, min(case.k, 10), hidden=hidden))
-    for one, other in zip(plain, filtered, strict=True):
+    plain, filtered = case.plain_and_filtered(
+        lambda scores: Market(scores).find(requests, min(case.k, 10), hidden=hidden)
+    )
+    for one, counterpart in zip(plain, filtered, strict=True):
         for name in ("items", "worths", "profits"):
-            assert np.array_equal(getattr(one, name), getattr(other, name)), name
+            assert np.array_equal(getattr(one, name), getattr(counterpart, name)), name
 
 
 @each_format
@@ -231,14 +237,17 @@ def test_inverted_softmax_of_another_bank_is_the_same(form, monkeypatch):
     rng = np.random.default_rng(2)
     scores = Scores.from_embeddings(*(rng.standard_normal((count, 16)) for count in (300, 900)))
     banks = Embeddings(range(50), rng.standard_normal((50, 16))), scores.correct("inverted_softmax").statistics
-    asked = [lambda: scores.correct("inverted_softmax", bank=banks[0]).top(5), lambda: scores.correct(banks[1]).top(5)]
-    never(monkeypatch)
-    plain = [ask() for ask in asked]
+    searches = [
+        lambda: scores.correct("inverted_softmax", bank=banks[0]).top(5),
+        lambda: scores.correct(banks[1]).top(5),
+    ]
+    disable_filter(monkeypatch)
+    plain = [ask() for ask in searches]
     force(monkeypatch, form)
-    for one, ask in zip(plain, asked, strict=True):
-        other = ask()
-        assert np.array_equal(one.indices, other.indices)
-        assert np.array_equal(one.scores, other.scores)
+    for one, ask in zip(plain, searches, strict=True):
+        filtered = ask()
+        assert np.array_equal(one.indices, filtered.indices)
+        assert np.array_equal(one.scores, filtered.scores)
 
 
 def bound_holds(data):
@@ -246,18 +255,18 @@ def bound_holds(data):
     case = Case(data)
     scores, n = case.scores, min(case.scores.shape[0], 256)
     sides = scores.query_vectors.matrix, scores.candidate_vectors.matrix
-    near = Filter(scores, case.form or emulated(*sides)).products(0, n)
-    read = (near.bits.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
-    query, candidate = near.bounds.query.astype(np.float64), near.bounds.candidate.astype(np.float64)
+    products = Filter(scores, case.form or emulated(*sides)).products(0, n)
+    read = (products.bits.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
+    query, candidate = products.bounds.query.astype(np.float64), products.bounds.candidate.astype(np.float64)
     reach = READ * np.abs(read) + query[:, :1] * candidate[0] + query[:, 1:2] * candidate[1] + query[:, 2:]
     a, b = (side.matrix.astype(np.float64) for side in (scores.query_vectors, scores.candidate_vectors))
     exact, grid = a[:n] @ b.T, scores.block(0, n).astype(np.float64)
     assert (np.abs(exact - read) <= reach).all()
     assert (np.abs(grid - read) <= reach).all()
-    close = near.bounds.close[0][:, None] * near.bounds.close[1] + query[:, 2:]
+    close = products.bounds.close[0][:, None] * products.bounds.close[1] + query[:, 2:]
     assert (np.abs(grid - exact) <= close).all()
-    again = np.einsum("id,jd->ij", scores.query_vectors.matrix[:n], scores.candidate_vectors.matrix)  # another order
-    assert (np.abs(grid - again) <= 2 * close).all()
+    resummed = np.einsum("id,jd->ij", scores.query_vectors.matrix[:n], scores.candidate_vectors.matrix)  # another order
+    assert (np.abs(grid - resummed) <= 2 * close).all()
 
 
 test_lists_are_the_same, test_lists_are_the_same_long = standing(same_lists)
@@ -271,22 +280,22 @@ test_no_score_is_outside_its_bound, test_no_score_is_outside_its_bound_long = st
 def test_the_filter_decides_and_keeps_few(form):
     rng = np.random.default_rng(0)
     scores = Scores.from_embeddings(rng.standard_normal((300, 128)), rng.standard_normal((5000, 128)))
-    found = Filter(scores, form).products(0, 256).candidates(10)
-    assert found is not None
-    assert 10 <= len(found[1]) / 256 < 11
+    filtered = Filter(scores, form).products(0, 256).candidates(10)
+    assert filtered is not None
+    assert 10 <= len(filtered[1]) / 256 < 11
 
 
 @each_format
 def test_the_filter_answers_for_an_assignment_and_leaves_closed_items_to_float32(form):
     rng = np.random.default_rng(0)
     scores = Scores.from_embeddings(rng.standard_normal((256, 64)), rng.standard_normal((5000, 64)))
-    near, prices = Filter(scores, form).products(0, 256), rng.random(5000) / 10
+    products, prices = Filter(scores, form).products(0, 256), rng.random(5000) / 10
     none, floors = _Cells(np.zeros(0, np.int32), np.zeros(0, np.int32)), np.full(256, -np.inf)
-    found = _Rows([Wanted(prices, floors)], 5, none).from_products(near)
-    assert found is not None
-    assert np.array_equal(found[0].items[:, 0], np.argmax(scores.matrix() - prices, axis=1))
+    edges = _Rows([Wanted(prices, floors)], 5, none).from_products(products)
+    assert edges is not None
+    assert np.array_equal(edges[0].items[:, 0], np.argmax(scores.matrix() - prices, axis=1))
     prices[3] = np.inf
-    assert _Rows([Wanted(prices, floors)], 5, none).from_products(near) is None
+    assert _Rows([Wanted(prices, floors)], 5, none).from_products(products) is None
 
 
 @pytest.mark.parametrize("calls", [0.0, np.inf])
@@ -300,9 +309,9 @@ def test_rows_verified_together_or_few_at_a_time_are_the_same(calls, monkeypatch
     monkeypatch.setattr(exact_products, "COLUMN", 0.0)
     steps, step = [], exact_products.rows_at_once
     monkeypatch.setattr(exact_products, "rows_at_once", lambda *given: steps.append(step(*given)) or steps[-1])
-    found = scores.top(10)
-    assert np.array_equal(found.indices, expected.indices)
-    assert np.array_equal(found.scores, expected.scores)
+    ranking = scores.top(10)
+    assert np.array_equal(ranking.indices, expected.indices)
+    assert np.array_equal(ranking.scores, expected.scores)
     probed = [cpu_filter.PROBED] * 2
     assert sorted(steps) == ([*probed, 44, 256] if calls else [scores.few_rows] * 4)
 
@@ -312,17 +321,17 @@ def test_a_bound_that_is_too_small_loses_candidates(form, monkeypatch):
     """The comparisons above can fail: with a tenth of the bound, rows are refused, and others lose a candidate."""
     rng = np.random.default_rng(0)
     scores = Scores.from_embeddings(rng.standard_normal((256, 32)), rng.standard_normal((3000, 32)))
-    best, whole = scores.top(10).indices, Bounds.of
+    best, bounds_of = scores.top(10).indices, Bounds.of
 
     def tenth(queries, candidates):
-        found = whole(queries, candidates)
-        return Bounds((found.query * 0.1).astype(np.float32), found.candidate, found.close)
+        bounds = bounds_of(queries, candidates)
+        return Bounds((bounds.query * 0.1).astype(np.float32), bounds.candidate, bounds.close)
 
     def outcomes():
-        near = Filter(scores, form)
-        found = [near.products(row, row + 1).candidates(10) for row in range(256)]
-        lost = sum(each is not None and not set(best[row]) <= set(each[1]) for row, each in enumerate(found))
-        return sum(each is None for each in found), lost
+        scores_filter = Filter(scores, form)
+        candidates = [scores_filter.products(row, row + 1).candidates(10) for row in range(256)]
+        lost = sum(each is not None and not set(best[row]) <= set(each[1]) for row, each in enumerate(candidates))
+        return sum(each is None for each in candidates), lost
 
     assert outcomes() == (0, 0)
     monkeypatch.setattr(product_block, "READ", 0.1 * READ)
@@ -336,24 +345,24 @@ def test_a_block_that_stays_open_goes_the_float32_way(form, monkeypatch):
     rng = np.random.default_rng(0)
     close = rng.standard_normal(64) + 1e-6 * rng.standard_normal((30_000, 64))
     scores = Scores.from_embeddings(rng.standard_normal((700, 64)), close)
-    near = Filter(scores, form).products(0, 256)
-    assert near.candidates(10) is None
-    never(monkeypatch)
+    products = Filter(scores, form).products(0, 256)
+    assert products.candidates(10) is None
+    disable_filter(monkeypatch)
     plain = scores.top(10)
     force(monkeypatch, form)
     assert np.array_equal(plain.indices, scores.top(10).indices)
 
 
 def test_no_block_is_filtered_in_vain_where_the_first_rows_stay_open():
-    rng, asked = np.random.default_rng(0), []
+    rng, calls = np.random.default_rng(0), []
     scores = Scores.from_embeddings(rng.standard_normal((8 * 256, 8)), rng.standard_normal((100, 8)))
 
-    def ask(near):
-        asked.append((near.start, len(near.bits)))
+    def ask(products):
+        calls.append((products.start, len(products.bits)))
 
-    found = list(Filter(scores, PLAIN).answers(ask, lambda start, stop: (start, stop), workers=8))
-    assert found == [(start, start + 256) for start in range(0, 2048, 256)]
-    assert sorted(asked) == [(0, cpu_filter.PROBED), (1024, cpu_filter.PROBED)]
+    answers = list(Filter(scores, PLAIN).answers(ask, lambda start, stop: (start, stop), workers=8))
+    assert answers == [(start, start + 256) for start in range(0, 2048, 256)]
+    assert sorted(calls) == [(0, cpu_filter.PROBED), (1024, cpu_filter.PROBED)]
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -385,19 +394,19 @@ def in_parts(x, y, ends):
 @pytest.mark.parametrize("ends", [(1,), (7,), (8,), (4, 7), (1, 2, 7), (5, 9, 22)])
 def test_a_pair_is_summed_in_the_parts_that_are_given(ends, layout):
     rng = np.random.default_rng(0)
-    query, others = (rng.integers(-999, 999, (n, ends[-1])).astype(np.float32) / 7 for n in (1, 11))
-    expected = np.array([in_parts(query[0], other, ends) for other in others])
+    query, candidates = (rng.integers(-999, 999, (n, ends[-1])).astype(np.float32) / 7 for n in (1, 11))
+    expected = np.array([in_parts(query[0], candidate, ends) for candidate in candidates])
     for count in (1, 3, 4, 5, 9, 15, 16, 17, 20, 33):
-        found, places = np.full(count + 1, 7, np.float32), rng.integers(0, len(others), count)
-        scores_of(layout(query)[0], layout(others), places, np.array(ends), found)
-        assert found.tolist() == [*expected[places], 7]
+        sums, places = np.full(count + 1, 7, np.float32), rng.integers(0, len(candidates), count)
+        scores_of(layout(query)[0], layout(candidates), places, np.array(ends), sums)
+        assert sums.tolist() == [*expected[places], 7]
 
 
 def test_the_order_of_sums_is_found_only_if_all_bits_agree(monkeypatch):
-    whole = sum_ends.__wrapped__
-    ends = whole(96)
+    uncached = sum_ends.__wrapped__
+    ends = uncached(96)
     monkeypatch.setattr(exact_products.np, "matmul", lambda x, y: x.astype(np.float64) @ y)
-    assert len(whole(96)) == 0
+    assert len(uncached(96)) == 0
     assert ends.tolist() in ([], [96])
 
 
@@ -418,11 +427,11 @@ def test_int8_sums_are_exact_integers_also_beyond_the_precision_of_float32():
         rows = np.random.default_rng(d).integers(-127, 128, (20, d)).astype(np.float32)
         rows[:, 0] = 127  # a scale of 1
         sums = (rows.astype(np.int64) @ rows.astype(np.int64).T).astype(np.float32)
-        whole = rounded_bits(sums)
+        expected = rounded_bits(sums)
         for form in (form for form in FORMATS if not form.rotated):
             out = np.empty((20, 20), np.uint16)
             stored(form, rows).multiply(form.round(rows), out)
-            assert np.array_equal(out, whole)
+            assert np.array_equal(out, expected)
 
 
 EDGES = [(1, 1, 1), (7, 11, 3), (8, 12, 4), (9, 13, 5), (17, 49, 511), (5, 6145, 6), (40, 97, 70)]
@@ -438,20 +447,20 @@ def test_compiled_products_of_int8_are_those_of_emulated_ones_at_every_edge(shap
         rng.choice([-1.0, 1.0, 0.3, 0.0], (n, dimensions), p=[0.4, 0.4, 0.1, 0.1]).astype(np.float32)
         for n in (rows, count)
     )
-    found = []
+    outputs = []
     for form in (PLAIN, Int8()):
         out = np.empty((rows, count), np.uint16)
         stored(form, candidates).multiply(form.round(queries), out)
-        found.append(out)
-    assert np.array_equal(*found)
+        outputs.append(out)
+    assert np.array_equal(*outputs)
 
 
 def test_bounds_are_rounded_up():
     rng = np.random.default_rng(5)
-    one, other = (Rounded.int8(rng.standard_normal((50, 40)).astype(np.float32)) for _ in range(2))
-    bounds = Bounds.of(one, other)
-    least = other.residual + accumulation(40) * other.length.astype(np.float64)
-    assert (bounds.candidate[0] >= least).all()
+    one, candidates = (Rounded.int8(rng.standard_normal((50, 40)).astype(np.float32)) for _ in range(2))
+    bounds = Bounds.of(one, candidates)
+    lowest = candidates.residual + accumulation(40) * candidates.length.astype(np.float64)
+    assert (bounds.candidate[0] >= lowest).all()
 
 
 @pytest.fixture
@@ -483,16 +492,16 @@ def test_units_are_tested_with_the_number_of_dimensions_that_is_used(units, monk
     """A unit whose products are wrong in the dimensions that are left over, as 129 are for steps of 64."""
     multiply = EmulatedColumns.multiply
 
-    def without_rest(self, rows, out):
-        whole = self.codes.shape[1] - self.codes.shape[1] % 64
-        codes, self.codes = self.codes, self.codes[:, :whole]
-        multiply(self, replace(rows, codes=rows.codes[:, :whole]), out)
+    def multiply_whole_groups(self, rows, out):
+        width = self.codes.shape[1] - self.codes.shape[1] % 64
+        codes, self.codes = self.codes, self.codes[:, :width]
+        multiply(self, replace(rows, codes=rows.codes[:, :width]), out)
         self.codes = codes
 
-    monkeypatch.setattr(EmulatedColumns, "multiply", without_rest)
+    monkeypatch.setattr(EmulatedColumns, "multiply", multiply_whole_groups)
     for dimensions, used in ((128, True), (129, False), (191, False)):
-        found = cpu_filter.filter_of(units(dimensions), lambda *given: 0.0)
-        assert (found is not None) == used, dimensions
+        chosen_filter = cpu_filter.filter_of(units(dimensions), lambda *given: 0.0)
+        assert (chosen_filter is not None) == used, dimensions
 
 
 class TestChoice:
@@ -514,12 +523,12 @@ class TestChoice:
         monkeypatch.setattr(cpu_filter, "has_units", lambda: False)
         assert cpu_filter.filter_of(scores, lambda *given: 0.0) is None
 
-    @pytest.mark.parametrize(("ends", "known"), [([0, 8], 8), ([], None)])
-    def test_the_work_beside_is_asked_for_pairs_or_tiles(self, scores, ends, known, monkeypatch):
-        asked = []
+    @pytest.mark.parametrize(("ends", "dimensions"), [([0, 8], 8), ([], None)])
+    def test_the_work_beside_is_asked_for_pairs_or_tiles(self, scores, ends, dimensions, monkeypatch):
+        calls = []
         monkeypatch.setattr(VectorScores, "sum_ends", property(lambda self: np.array(ends)))
-        cpu_filter.filter_of(scores, lambda *given: asked.append(given) or 0.1)
-        assert asked == [(2000, known)]
+        cpu_filter.filter_of(scores, lambda *given: calls.append(given) or 0.1)
+        assert calls == [(2000, dimensions)]
 
     def test_long_lists_are_filtered_where_candidates_are_many(self):
         """As measured: 100 of 10,000 pay with short vectors, 100 of 5,000 with 512 dimensions do not."""
@@ -575,7 +584,7 @@ class TestCard:
         import torch
 
         def block(self, start, stop, out=None):
-            whole = torch.zeros(stop - start, self.shape[1], device=DEVICE)
+            result = torch.zeros(stop - start, self.shape[1], device=DEVICE)
             for top in range(0, stop - start, 64):
                 rows = torch.zeros(64, self.query_vectors.shape[1], device=DEVICE)
                 rows[: min(64, stop - start - top)] = self.query_vectors[start + top : min(start + top + 64, stop)]
@@ -584,19 +593,23 @@ class TestCard:
                     part = self.candidate_vectors[low : low + 256]
                     columns[: len(part)] = part
                     tiled = gpu_filter.tiles(rows.expand(3, -1, -1), columns.expand(3, -1, -1))[0]
-                    here = whole[top : top + 64, low : low + 256]
-                    here.copy_(tiled[: here.shape[0], : here.shape[1]])
-            return whole
+                    tile = result[top : top + 64, low : low + 256]
+                    tile.copy_(tiled[: tile.shape[0], : tile.shape[1]])
+            return result
 
         monkeypatch.setattr(TorchScores, "block", block)
         rng = np.random.default_rng(7)
         sides = vectors(rng, kind, 90, 24), vectors(rng, kind, 900, 24)
         scores = Scores.from_embeddings(*sides, similarity=similarity, device=DEVICE)
-        asked = [lambda: scores.top(10), lambda: scores.correct("csls").top(5), lambda: scores.T.correct("nnn").top(3)]
-        asked.append(lambda: scores.correct("inverted_softmax").top(4))
-        found = [ask() for ask in asked]
+        searches = [
+            lambda: scores.top(10),
+            lambda: scores.correct("csls").top(5),
+            lambda: scores.T.correct("nnn").top(3),
+        ]
+        searches.append(lambda: scores.correct("inverted_softmax").top(4))
+        rankings = [ask() for ask in searches]
         monkeypatch.setattr(gpu_filter, "saves_time", lambda scores: False)
-        for ask, filtered in zip(asked, found, strict=True):
+        for ask, filtered in zip(searches, rankings, strict=True):
             plain = ask()
             assert np.array_equal(plain.indices, filtered.indices)
             assert np.array_equal(plain.scores, filtered.scores)
@@ -624,10 +637,10 @@ class TestCard:
         rng = np.random.default_rng(8)
         sides = rng.standard_normal((100, 16)), rng.standard_normal((300, 16))
         pairs = Judgements.from_pairs([(str(n // 3), str(n)) for n in range(300)])
-        found, plain = (
+        on_device, plain = (
             place(Scores.from_embeddings(*sides, device=d), [RankRequest(pairs)])[0][0] for d in (DEVICE, None)
         )
-        assert np.array_equal(found.above, plain.above)
+        assert np.array_equal(on_device.above, plain.above)
 
     @pytest.mark.parametrize("dimensions", [1, 24, 768])
     def test_sums_of_a_device_are_tested_before_they_are_used(self, dimensions, monkeypatch):
@@ -675,15 +688,15 @@ def test_groups_of_candidates_that_are_not_full_are_complete(form, width, monkey
     rows = np.abs(rng.integers(1, 4, (5, 8))).astype(np.float32)
     scores = Scores.from_embeddings(rows, columns, similarity="dot")
     pairs = Judgements.from_pairs([(str(row), str(width - 1)) for row in range(5)])
-    asked = [lambda: scores.top(3).indices, lambda: place(scores, [RankRequest(pairs)])[0][0].above]
-    asked += [
+    searches = [lambda: scores.top(3).indices, lambda: place(scores, [RankRequest(pairs)])[0][0].above]
+    searches += [
         lambda: place(scores, [RankRequest(pairs)])[0][0].tied,
         lambda: scores.correct("csls", k=2).top(3).indices,
     ]
-    never(monkeypatch)
-    plain = [ask() for ask in asked]
+    disable_filter(monkeypatch)
+    plain = [ask() for ask in searches]
     force(monkeypatch, form)
-    assert all(np.array_equal(one, ask()) for one, ask in zip(plain, asked, strict=True))
+    assert all(np.array_equal(one, ask()) for one, ask in zip(plain, searches, strict=True))
 
 
 @each_format
@@ -691,16 +704,16 @@ def test_counts_of_a_good_system_are_made_without_float32(form):
     rng = np.random.default_rng(0)
     points = rng.standard_normal((256, 128))
     scores = Scores.from_embeddings(points, np.repeat(points, 4, axis=0) + 0.3 * rng.standard_normal((1024, 128)))
-    near = Filter(scores, form).products(0, 256)
-    found = near.count_above(ranked(near, np.arange(257) * 4, np.arange(1024)))
-    assert found is not None
-    counted, whose = found.counts, found.whose
-    assert len(whose) < 50
-    assert not len(found.rows)
+    products = Filter(scores, form).products(0, 256)
+    ranks = products.count_above(ranked(products, np.arange(257) * 4, np.arange(1024)))
+    assert ranks is not None
+    counted, positive_of_pair = ranks.counts, ranks.whose
+    assert len(positive_of_pair) < 50
+    assert not len(ranks.rows)
     block = scores.block(0, 256)
-    own = block[np.arange(1024) // 4, np.arange(1024)]
-    above = (block[np.arange(1024) // 4] > own[:, None]).sum(axis=1)
-    assert (np.abs(counted - above) <= np.bincount(whose, minlength=1024)).all()
+    positive_scores = block[np.arange(1024) // 4, np.arange(1024)]
+    n_above = (block[np.arange(1024) // 4] > positive_scores[:, None]).sum(axis=1)
+    assert (np.abs(counted - n_above) <= np.bincount(positive_of_pair, minlength=1024)).all()
 
 
 @each_format
@@ -718,17 +731,17 @@ def test_a_row_that_ties_with_everything_is_counted_in_float32_and_the_others_ar
     hard = [("5", "100"), ("5", "2000"), ("17", "500"), ("300", "0")]
     judged = Judgements.from_pairs(sorted({*pairs, *hard}))
     scores = Scores.from_embeddings(Embeddings(range(600), points), Embeddings(range(2400), columns), similarity="dot")
-    asked = [RankRequest(judged), RankRequest(judged, np.arange(600) % 2, (np.arange(2400) // 4) % 2)]
-    never(monkeypatch)
-    plain, _ = place(scores, asked, RankOptions(keep=keep))
+    requests = [RankRequest(judged), RankRequest(judged, np.arange(600) % 2, (np.arange(2400) // 4) % 2)]
+    disable_filter(monkeypatch)
+    plain, _ = place(scores, requests, RankOptions(keep=keep))
     force(monkeypatch, form)
     monkeypatch.setattr(product_block, "MANY", 1.0)
     blocks, block = [], type(scores).block
     monkeypatch.setattr(type(scores), "block", lambda self, *given: blocks.append(self.shape) or block(self, *given))
-    found, _ = place(scores, asked, RankOptions(keep=keep))
-    for one, other in zip(plain, found, strict=True):
+    placed, _ = place(scores, requests, RankOptions(keep=keep))
+    for one, counterpart in zip(plain, placed, strict=True):
         for name in ("indptr", "above", "tied", "grades"):
-            assert np.array_equal(getattr(one, name), getattr(other, name)), name
+            assert np.array_equal(getattr(one, name), getattr(counterpart, name)), name
     assert 2400 in plain[0].tied
     if not keep:  # the best of a row that ties with everything are found in float32 for its whole block
         assert blocks == [(4, 2400)]
@@ -738,9 +751,9 @@ def test_a_block_whose_rows_are_mostly_open_goes_the_float32_way():
     rng = np.random.default_rng(0)
     columns = rng.standard_normal((3000, 8)) * [0, *[1] * 7]
     scores = Scores.from_embeddings(np.tile(np.eye(8)[0], (30, 1)), columns, similarity="dot")
-    near = Filter(scores, PLAIN).products(0, 30)
-    assert near.count_above(ranked(near, np.arange(31), np.arange(30))) is None
-    assert near.count_above(ranked(near, np.zeros(31, np.int64), np.zeros(0, np.int64))) is not None
+    products = Filter(scores, PLAIN).products(0, 30)
+    assert products.count_above(ranked(products, np.arange(31), np.arange(30))) is None
+    assert products.count_above(ranked(products, np.zeros(31, np.int64), np.zeros(0, np.int64))) is not None
 
 
 @pytest.mark.parametrize("only", ["pairs", "tiles"])
@@ -758,11 +771,11 @@ def test_lists_of_a_hundred_are_decided(only, monkeypatch):
 def test_products_that_were_put_in_order_have_no_bits():
     rng = np.random.default_rng(0)
     scores = Scores.from_embeddings(rng.standard_normal((9, 8)), rng.standard_normal((99, 8)))
-    near = Filter(scores, PLAIN).products(0, 9)
-    keys, tops = near.ordered
+    products = Filter(scores, PLAIN).products(0, 9)
+    keys, tops = products.ordered
     assert np.array_equal(tops, [[row[:64].max(), row[64:].max()] for row in keys])
     with pytest.raises(RuntimeError, match="lost"):
-        near.candidates(3)
+        products.candidates(3)
 
 
 def test_keys_are_in_the_order_of_all_bfloat16_numbers():
@@ -793,12 +806,12 @@ def test_limits_leave_out_only_what_the_bound_rules_out(reach):
     numbers = (numbers.view(np.uint32) >> np.uint32(16) << np.uint32(16)).view(np.float32)
     keys = (numbers.view(np.uint32) >> np.uint32(16)).astype(np.uint16).view(np.int16).reshape(1, -1).copy()
     put_in_order(keys, np.empty((1, -(-keys.size // 64)), np.int16))
-    for own in [0.0, *rng.standard_normal(20), 1e-30, -1e-30, *numbers[::97].astype(float)]:
-        least, most = limits_of(own, reach, READ)
+    for positive_score in [0.0, *rng.standard_normal(20), 1e-30, -1e-30, *numbers[::97].astype(float)]:
+        lowest, highest = limits_of(positive_score, reach, READ)
         for key, value in zip(keys[0], (Fraction(float(each)) for each in numbers), strict=True):
             error = eps * abs(value) + Fraction(reach)
-            assert key <= most or value - error > Fraction(own)
-            assert key >= least or value + error < Fraction(own)
+            assert key <= highest or value - error > Fraction(positive_score)
+            assert key >= lowest or value + error < Fraction(positive_score)
 
 
 def test_a_few_pairs_load_no_compiled_loops():

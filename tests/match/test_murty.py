@@ -18,7 +18,7 @@ MATRICES = SIZES.flatmap(lambda shape: arrays.arrays(np.float64, shape, elements
 HOLED = SIZES.flatmap(lambda s: arrays.arrays(np.float64, s, elements=st.one_of(WORTHS, st.just(-np.inf))))
 
 
-def given_as(matrix):
+def scores_of(matrix):
     return Scores.from_matrix(matrix, [f"q{i}" for i in range(len(matrix))], [f"c{j}" for j in range(matrix.shape[1])])
 
 
@@ -41,33 +41,33 @@ def _inverse(chosen, n):
 @settings(max_examples=100)
 @given(HOLED, st.integers(1, 150))
 def test_the_k_best_of_all(matrix, k):
-    everything = listed(matrix)
-    if not everything:
+    totals = listed(matrix)
+    if not totals:
         with pytest.raises(LimnerError, match="no complete assignment"):
-            k_best(given_as(matrix), k)
+            k_best(scores_of(matrix), k)
         return
-    found = k_best(given_as(matrix), k)
-    chosen = [tuple(each.chosen.tolist()) for each in found]
-    assert len(set(chosen)) == len(chosen) == min(k, len(everything))
-    assert all(each.total == pytest.approx(everything[c], abs=1e-9) for each, c in zip(found, chosen, strict=True))
-    best = sorted(everything.values(), reverse=True)[:k]
-    assert [each.total for each in found] == pytest.approx(best, abs=1e-9)
+    assignments = k_best(scores_of(matrix), k)
+    chosen = [tuple(each.chosen.tolist()) for each in assignments]
+    assert len(set(chosen)) == len(chosen) == min(k, len(totals))
+    assert all(each.total == pytest.approx(totals[c], abs=1e-9) for each, c in zip(assignments, chosen, strict=True))
+    best = sorted(totals.values(), reverse=True)[:k]
+    assert [each.total for each in assignments] == pytest.approx(best, abs=1e-9)
 
 
 def test_the_k_best_of_a_six_by_six():
     matrix = np.random.default_rng(0).standard_normal((6, 6))
     best = sorted(listed(matrix).values(), reverse=True)
-    assert [each.total for each in k_best(given_as(matrix), 720)] == pytest.approx(best)
+    assert [each.total for each in k_best(scores_of(matrix), 720)] == pytest.approx(best)
 
 
 @settings(max_examples=60)
 @given(MATRICES, st.integers(1, 40))
 def test_ranking_is_by_the_best_total_a_pair_appears_in(matrix, k):
-    ranked = k_best_ranking(given_as(matrix), k)
-    found = k_best(given_as(matrix), k)
+    ranked = k_best_ranking(scores_of(matrix), k)
+    assignments = k_best(scores_of(matrix), k)
     for row in range(len(matrix)):
         best = {}
-        for each in found:
+        for each in assignments:
             if each.chosen[row] >= 0:
                 best.setdefault(int(each.chosen[row]), each.total)
         order = sorted(best, key=lambda column: (-best[column], column))
@@ -78,35 +78,35 @@ def test_ranking_is_by_the_best_total_a_pair_appears_in(matrix, k):
 @settings(max_examples=100)
 @given(HOLED)
 def test_best_totals_are_those_of_all_assignments(matrix):
-    everything = listed(matrix)
-    if not everything:
+    totals = listed(matrix)
+    if not totals:
         return
     expected = np.full(matrix.shape, -np.inf)
-    for chosen, total in everything.items():
+    for chosen, total in totals.items():
         for row, column in enumerate(chosen):
             if column >= 0:
                 expected[row, column] = max(expected[row, column], total)
-    assert best_totals(given_as(matrix)).matrix() == pytest.approx(expected, abs=1e-9)
+    assert best_totals(scores_of(matrix)).matrix() == pytest.approx(expected, abs=1e-9)
 
 
 def test_all_assignments_and_best_totals_rank_alike():
-    scores = given_as(np.random.default_rng(1).standard_normal((4, 5)))
+    scores = scores_of(np.random.default_rng(1).standard_normal((4, 5)))
     deep = k_best_ranking(scores, 10**6)
     assert np.array_equal(deep.indices, best_totals(scores).ranking().indices) and not deep.truncated
 
 
 def test_larger_ones_begin_with_the_optimum_and_never_repeat():
     matrix = np.random.default_rng(2).standard_normal((60, 80))
-    found = k_best(given_as(matrix), 200)
+    assignments = k_best(scores_of(matrix), 200)
     rows, columns = linear_sum_assignment(matrix, maximize=True)
-    totals = [each.total for each in found]
+    totals = [each.total for each in assignments]
     assert totals[0] == pytest.approx(matrix[rows, columns].sum())
-    assert totals == sorted(totals, reverse=True) and len({tuple(each.chosen) for each in found}) == 200
-    assert len(found[0].pairs) == 60 and found[0].pairs["q0"] == f"c{columns[0]}"
+    assert totals == sorted(totals, reverse=True) and len({tuple(each.chosen) for each in assignments}) == 200
+    assert len(assignments[0].pairs) == 60 and assignments[0].pairs["q0"] == f"c{columns[0]}"
 
 
 def test_bad_numbers_are_refused():
     with pytest.raises(LimnerError, match=r"k_best\(0\): expected at least 1"):
-        k_best(given_as(np.ones((2, 2))), 0)
+        k_best(scores_of(np.ones((2, 2))), 0)
     with pytest.raises(LimnerError, match=r"no \+inf"):
-        k_best(given_as(np.array([[np.inf]])), 1)
+        k_best(scores_of(np.array([[np.inf]])), 1)

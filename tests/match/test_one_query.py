@@ -35,8 +35,8 @@ def stored(request, tmp_path_factory):
     """An index of 700 vectors in two commits, and queries beside and among them."""
     rows = rows_of(request.param, 700, 24)
     path = tmp_path_factory.mktemp("one") / request.param
-    made = index(path, Embeddings(range(400), rows[:400]))
-    made.add(Embeddings(range(400, 700), rows[400:]))
+    vector_index = index(path, Embeddings(range(400), rows[:400]))
+    vector_index.add(Embeddings(range(400, 700), rows[400:]))
     return request.param, path, rows, np.concatenate([rows[:20], rows_of("random", 20, 24, seed=1)])
 
 
@@ -45,17 +45,18 @@ def test_lists_are_those_of_the_plain_way(stored):
     plain = Scores.from_embeddings(Embeddings(range(40), queries), Embeddings(range(700), rows)).top(10)
     for number, query in enumerate(queries):
         opened = open_index(path, memory=0)  # nothing is held: every search is the first
-        found = opened.search(query, 10).ranking
-        assert found["0"] == plain[str(number)], kind
-        assert np.array_equal(found.scores[0], plain.scores[number])
+        ranking = opened.search(query, 10).ranking
+        assert ranking["0"] == plain[str(number)], kind
+        assert np.array_equal(ranking.scores[0], plain.scores[number])
 
 
 def test_random_vectors_are_proven_and_copies_are_left_to_the_plain_way(stored):
     kind, path, _, queries = stored
     store = open_index(path).store
-    asked = Embeddings(range(20), queries[:20]).normalised()
+    unit_queries = Embeddings(range(20), queries[:20]).normalised()
     proven = [
-        exact_search.proven(store, Embeddings(Ids([key]), asked.matrix[[n]]), 10) for n, key in enumerate(asked.ids)
+        exact_search.proven(store, Embeddings(Ids([key]), unit_queries.matrix[[n]]), 10)
+        for n, key in enumerate(unit_queries.ids)
     ]
     if kind == "random":
         assert all(proven)
@@ -63,7 +64,7 @@ def test_random_vectors_are_proven_and_copies_are_left_to_the_plain_way(stored):
         assert None in proven
 
 
-class Other:
+class AdversarialStore:
     """A store whose scan adds up in an order of its own, as far from the grid as the bound allows."""
 
     about = About(8)
@@ -116,10 +117,10 @@ def _against_the_grid():
     for spread in 10.0 ** rng.uniform(-8, -2, 60):
         rows = Embeddings(range(2000), rng.standard_normal(64) + spread * rng.standard_normal((2000, 64))).normalised()
         query = Embeddings(range(1), rng.standard_normal((1, 64))).normalised()
-        found = exact_search.proven(Other(rows.matrix, rng), query, 5)
-        if found is not None:
+        proven_lists = exact_search.proven(AdversarialStore(rows.matrix, rng), query, 5)
+        if proven_lists is not None:
             proven += 1
-            wrong += [row["id"] for row in found[0]] != VectorScores(query, rows).top(5)["0"]
+            wrong += [row["id"] for row in proven_lists[0]] != VectorScores(query, rows).top(5)["0"]
     return proven, wrong
 
 
@@ -128,19 +129,19 @@ def test_a_scan_at_the_edge_of_the_bound_never_gives_a_wrong_list(monkeypatch):
     assert proven > 10
     assert wrong == 0
     monkeypatch.setattr(exact_search, "_outside", lambda distance, dim: 1 - distance)
-    monkeypatch.setattr(exact_search, "_asked", lambda store, vector, limit: _few_of(store, vector))
+    monkeypatch.setattr(exact_search, "_asked", lambda store, vector, limit: _head_of(store, vector))
     assert _against_the_grid()[1] > 0  # without the bound it does
 
 
-def _few_of(store, vector):
+def _head_of(store, vector):
     return store.search(vector, "vector").limit(26).to_arrow().slice(0, 6)
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 7, 64, 129, 256, 600])
 def test_small_tiles_round_as_whole_ones_do(dimensions):
     rng = np.random.default_rng(dimensions)
-    one, other = (Embeddings(range(n), rng.standard_normal((n, dimensions))) for n in (37, 301))
-    scores = Scores.from_embeddings(one, other, similarity="dot")
+    one, candidates = (Embeddings(range(n), rng.standard_normal((n, dimensions))) for n in (37, 301))
+    scores = Scores.from_embeddings(one, candidates, similarity="dot")
     assert np.array_equal(scores.small(), scores.matrix())
 
 
@@ -169,21 +170,21 @@ def test_a_first_search_loads_little(tmp_path):
         f"named = lancedb.connect_namespace('dir', {{'root': {str(tmp_path)!r}}})\n"
         "print(json.dumps([loaded, client.ApiClient.__name__, same, type(named).__name__]))"
     )
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert json.loads(told) == [[], "ApiClient", True, "LanceNamespaceDBConnection"]
+    output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert json.loads(output) == [[], "ApiClient", True, "LanceNamespaceDBConnection"]
 
 
 def test_the_second_search_holds_the_vectors(tmp_path, monkeypatch):
     """What reading them needed goes back to the system once."""
     returned: list[bool] = []
     monkeypatch.setattr("limner.search.stored_vectors.give_back", lambda: returned.append(True))
-    made = index(tmp_path / "a", Embeddings(range(50), rows_of("random", 50, 8)))
+    vector_index = index(tmp_path / "a", Embeddings(range(50), rows_of("random", 50, 8)))
     query = np.ones(8)
-    first = made.search(query, 3)
-    assert made._held is None
-    assert dict(made.search(query, 3).ranking) == dict(first.ranking)
-    assert made._held is not None
-    made.search(query, 3)
+    first = vector_index.search(query, 3)
+    assert vector_index._held is None
+    assert dict(vector_index.search(query, 3).ranking) == dict(first.ranking)
+    assert vector_index._held is not None
+    vector_index.search(query, 3)
     assert returned == [True]
 
 

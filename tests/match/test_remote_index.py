@@ -57,8 +57,8 @@ def served():
         def log(self, *words):
             pass
 
-    made = Storage(DomainDispatcherApplication(create_backend_app))
-    server = make_server("127.0.0.1", 0, made, threaded=True, request_handler=Quiet)
+    storage = Storage(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, storage, threaded=True, request_handler=Quiet)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     settings = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.port}", "AWS_ALLOW_HTTP": "true"}
@@ -67,7 +67,7 @@ def served():
         for name, value in settings.items():
             patch.setenv(name, value)
         urllib.request.urlopen(urllib.request.Request(f"{settings['AWS_ENDPOINT_URL']}/bucket", method="PUT"))
-        yield made
+        yield storage
     server.shutdown()
     thread.join()
 
@@ -76,10 +76,10 @@ def embeddings(low, high):
     return Embeddings([str(n) for n in range(low, high)], VECTORS[low:high])
 
 
-def same(one, other):
+def same_hits(one, second):
     queries = np.concatenate([VECTORS[:5], VECTORS[595:]])
-    here, there = one.search(queries, 7), other.search(queries, 7)
-    return [here[key] for key in here.queries.ids] == [there[key] for key in there.queries.ids]
+    first_hits, second_hits = one.search(queries, 7), second.search(queries, 7)
+    return [first_hits[key] for key in first_hits.queries.ids] == [second_hits[key] for key in second_hits.queries.ids]
 
 
 def run(*words):
@@ -89,13 +89,13 @@ def run(*words):
 def test_the_answers_of_a_local_index(storage, tmp_path):
     changed = []
     for place in (tmp_path / "local", "s3://bucket/answers"):
-        made = index(place, embeddings(0, 400))
-        made.add(embeddings(400, 600))
-        made.delete(["7", "450"])
-        made.compact()
+        vector_index = index(place, embeddings(0, 400))
+        vector_index.add(embeddings(400, 600))
+        vector_index.delete(["7", "450"])
+        vector_index.compact()
         changed.append(open_index(place))
     local, remote = changed
-    assert len(remote) == 598 and list(remote.ids) == list(local.ids) and same(local, remote)
+    assert len(remote) == 598 and list(remote.ids) == list(local.ids) and same_hits(local, remote)
     assert [each.rows for each in remote.versions()] == [each.rows for each in local.versions()]
 
 
@@ -110,8 +110,8 @@ def test_vectors_in_memory_are_not_fetched_again(storage):
 
 
 def test_requests_that_fail_are_sent_again(storage):
-    made = index("s3://bucket/flaky", embeddings(0, 300))
-    for change in (lambda: made.add(embeddings(300, 400)), lambda: made.search(VECTORS[:3], 2)):
+    vector_index = index("s3://bucket/flaky", embeddings(0, 300))
+    for change in (lambda: vector_index.add(embeddings(300, 400)), lambda: vector_index.search(VECTORS[:3], 2)):
         storage.refused = 3
         change()
         assert storage.refused == 0
@@ -133,7 +133,7 @@ for low in range(200, 600, 100):
 
 def test_a_writer_that_is_killed_in_the_middle_of_an_upload(storage, tmp_path):
     """What was acknowledged is there, what was not is not there in part, and the next writer goes on."""
-    made = index("s3://bucket/killed", embeddings(0, 200))
+    vector_index = index("s3://bucket/killed", embeddings(0, 200))
     np.save(tmp_path / "vectors.npy", VECTORS)
     writer = subprocess.Popen(
         [sys.executable, "-c", ADDING, tmp_path / "vectors.npy"], stdout=subprocess.PIPE, text=True
@@ -145,13 +145,13 @@ def test_a_writer_that_is_killed_in_the_middle_of_an_upload(storage, tmp_path):
     writer.communicate()
     storage.go_on.set()
     time.sleep(0.2)
-    found = open_index("s3://bucket/killed")
-    assert len(found) % 100 == 0 and list(found.ids) == [str(n) for n in range(len(found))]
-    made.refresh()
-    made.add(embeddings(0, 600), existing="skip")
-    made.compact(keep_days=1)
+    reopened = open_index("s3://bucket/killed")
+    assert len(reopened) % 100 == 0 and list(reopened.ids) == [str(n) for n in range(len(reopened))]
+    vector_index.refresh()
+    vector_index.add(embeddings(0, 600), existing="skip")
+    vector_index.compact(keep_days=1)
     assert list(open_index("s3://bucket/killed").ids) == [str(n) for n in range(600)]
-    assert same(index(tmp_path / "whole", embeddings(0, 600)), open_index("s3://bucket/killed"))
+    assert same_hits(index(tmp_path / "whole", embeddings(0, 600)), open_index("s3://bucket/killed"))
 
 
 def test_from_the_shell_and_no_key_is_shown(storage, tmp_path):
@@ -159,11 +159,11 @@ def test_from_the_shell_and_no_key_is_shown(storage, tmp_path):
     embeddings(0, 1).save(tmp_path / "query.npy")
     done = run("index", "s3://bucket/shell", "--embeddings", tmp_path / "vectors.npy")
     assert done.returncode == 0, done.stderr
-    found = run("search", "s3://bucket/shell", "--queries", tmp_path / "query.npy")
+    result = run("search", "s3://bucket/shell", "--queries", tmp_path / "query.npy")
     missing = run("search", "s3://no-such-bucket/shell", "--queries", tmp_path / "query.npy")
-    assert found.returncode == 0 and "50 items searched, exact" in found.stdout
+    assert result.returncode == 0 and "50 items searched, exact" in result.stdout
     assert missing.returncode in (2, 3) and len(missing.stderr.strip().splitlines()) == 1, missing.stderr
-    for text in (each.stdout + each.stderr for each in (done, found, missing)):
+    for text in (each.stdout + each.stderr for each in (done, result, missing)):
         assert SECRET not in text and KEY not in text
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from forced_filter import PLAIN, ROTATED, force, never
+from forced_filter import PLAIN, ROTATED, disable_filter, force
 from test_low_precision import KINDS, vectors
 
 from limner import Embeddings, Scores
@@ -37,24 +37,24 @@ def outlying(rng, n, d, by=15.0):
 
 @pytest.mark.parametrize("d", SIZES)
 def test_it_is_orthogonal(d):
-    whole = slowly(Rotation(d), np.eye(d))
-    assert np.abs(whole @ whole.T - np.eye(d)).max() < 1e-12
+    matrix = slowly(Rotation(d), np.eye(d))
+    assert np.abs(matrix @ matrix.T - np.eye(d)).max() < 1e-12
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("d", SIZES)
 def test_it_is_computed_within_its_bound(d, kind):
-    rotation, given = Rotation(d), vectors(np.random.default_rng(d), kind, 50, d)
-    away = np.linalg.norm(rotation(given) - slowly(rotation, given), axis=1)
-    assert (away <= rotation.share * np.linalg.norm(given.astype(np.float64), axis=1) + rotation.flush_error).all()
+    rotation, rows = Rotation(d), vectors(np.random.default_rng(d), kind, 50, d)
+    away = np.linalg.norm(rotation(rows) - slowly(rotation, rows), axis=1)
+    assert (away <= rotation.share * np.linalg.norm(rows.astype(np.float64), axis=1) + rotation.flush_error).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("d", [3, 64, 300])
 def test_lengths_are_those_of_the_given_vectors_or_more(d, kind):
-    given = vectors(np.random.default_rng(d), kind, 50, d)
-    rounded = Rounded.int8(given, rotation=Rotation(d))
-    exact, codes = slowly(Rotation(d), given), rounded.codes * rounded.scale.astype(np.float64)[:, None]
+    rows = vectors(np.random.default_rng(d), kind, 50, d)
+    rounded = Rounded.int8(rows, rotation=Rotation(d))
+    exact, codes = slowly(Rotation(d), rows), rounded.codes * rounded.scale.astype(np.float64)[:, None]
     for bound, of in ((rounded.length, exact), (rounded.rounded, codes), (rounded.residual, exact - codes)):
         assert (bound >= np.linalg.norm(of, axis=1)).all()
 
@@ -83,13 +83,13 @@ def test_outlying_numbers_leave_little_to_verify(d, monkeypatch):
     scores = Scores.from_embeddings(Embeddings(range(300), queries), Embeddings(range(4000), candidates))
     undecided = {}
     for form in (PLAIN, ROTATED):
-        near = cpu_filter.Filter(scores, form).products(0, 256)
-        query, candidate = near.bounds.query.astype(np.float64), near.bounds.candidate.astype(np.float64)
+        products = cpu_filter.Filter(scores, form).products(0, 256)
+        query, candidate = products.bounds.query.astype(np.float64), products.bounds.candidate.astype(np.float64)
         undecided[form.rotated] = float((query[:, :1] * candidate[0] + query[:, 1:2] * candidate[1]).mean())
     assert undecided[True] < undecided[False] / 2
-    never(monkeypatch)
+    disable_filter(monkeypatch)
     plain = scores.top(10)
     force(monkeypatch)
     assert cpu_filter.filter_of(scores, ListRequest(Best(10)).verified).form.rotated
-    found = scores.top(10)
-    assert np.array_equal(plain.indices, found.indices) and np.array_equal(plain.scores, found.scores)
+    filtered = scores.top(10)
+    assert np.array_equal(plain.indices, filtered.indices) and np.array_equal(plain.scores, filtered.scores)

@@ -12,12 +12,12 @@ from limner.scores.base import Best
 @pytest.fixture
 def pieces(monkeypatch):
     """How many pieces were read; small enough that every pass has many."""
-    seen = []
+    reads = []
     for kind in (vectors.VectorScores, set_scores.SetScores):
         monkeypatch.setattr(kind, "piece_columns", 64)
         read = kind.piece
-        monkeypatch.setattr(kind, "piece", lambda self, *at, read=read: (seen.append(at), read(self, *at))[1])
-    return seen
+        monkeypatch.setattr(kind, "piece", lambda self, *at, read=read: (reads.append(at), read(self, *at))[1])
+    return reads
 
 
 def drawn(rng, n, *, ties):
@@ -25,7 +25,7 @@ def drawn(rng, n, *, ties):
     return np.round(rows) + (np.round(rows) == 0).all(axis=1, keepdims=True) if ties else rows
 
 
-def whole(monkeypatch, ask):
+def from_whole_rows(monkeypatch, ask):
     """The answer from whole rows."""
     with monkeypatch.context() as patch:
         patch.setattr(vectors, "ENOUGH", 0)
@@ -37,25 +37,25 @@ def whole(monkeypatch, ask):
 def test_lists_of_vectors(n, ties, pieces, monkeypatch):
     rng = np.random.default_rng(n)
     scores = Scores.from_embeddings(drawn(rng, n, ties=ties), drawn(rng, 1000, ties=ties), similarity="dot")
-    found = scores.top(20)
+    ranking = scores.top(20)
     assert len({low for _, _, low, _ in pieces}) > 1
-    plain = whole(monkeypatch, lambda: scores.top(20))
-    assert np.array_equal(found.indices, plain.indices)
-    assert np.array_equal(found.scores, plain.scores)
+    plain = from_whole_rows(monkeypatch, lambda: scores.top(20))
+    assert np.array_equal(ranking.indices, plain.indices)
+    assert np.array_equal(ranking.scores, plain.scores)
     order = np.argsort(-scores.matrix(), axis=1, kind="stable")[:, :20]
-    assert np.array_equal(found.indices, order)
+    assert np.array_equal(ranking.indices, order)
 
 
 def test_ranks_of_vectors(pieces, monkeypatch):
     rng = np.random.default_rng(1)
     scores = Scores.from_embeddings(drawn(rng, 5, ties=True), drawn(rng, 700, ties=True))
     pairs = Judgements.from_pairs([(str(q), str(7 * q + n)) for q in range(5) for n in range(3)])
-    found, plain = (
-        f() for f in (lambda: count(scores, pairs), lambda: whole(monkeypatch, lambda: count(scores, pairs)))
+    counts, plain = (
+        f() for f in (lambda: count(scores, pairs), lambda: from_whole_rows(monkeypatch, lambda: count(scores, pairs)))
     )
     assert pieces
-    for one, other in zip(found, plain, strict=True):
-        assert np.array_equal(one, other)
+    for one, counterpart in zip(counts, plain, strict=True):
+        assert np.array_equal(one, counterpart)
 
 
 def count(scores, pairs):
@@ -67,23 +67,25 @@ def count(scores, pairs):
 @pytest.mark.parametrize("pooling", ["max", "maxsim", "smooth"])
 def test_lists_of_sets(pooling, turned, pieces, monkeypatch):
     rng = np.random.default_rng(2)
-    few, many = (
+    small, large = (
         {f"{side}{n}": drawn(rng, 1 + n % 5, ties=False) for n in range(size)}
         for side, size in zip("qc", (3, 400), strict=True)
     )
-    scores = Scores.from_sets(many, few, pooling=pooling).T if turned else Scores.from_sets(few, many, pooling=pooling)
-    found = scores.top(10)
+    scores = (
+        Scores.from_sets(large, small, pooling=pooling).T if turned else Scores.from_sets(small, large, pooling=pooling)
+    )
+    ranking = scores.top(10)
     assert len({low for _, _, low, _ in pieces}) > 1 or pooling == "smooth"
-    plain = whole(monkeypatch, lambda: scores.top(10))
-    assert np.array_equal(found.indices, plain.indices)
-    assert np.array_equal(found.scores, plain.scores)
+    plain = from_whole_rows(monkeypatch, lambda: scores.top(10))
+    assert np.array_equal(ranking.indices, plain.indices)
+    assert np.array_equal(ranking.scores, plain.scores)
 
 
 def test_progress_counts_rows(pieces):
-    rng, seen = np.random.default_rng(3), []
+    rng, calls = np.random.default_rng(3), []
     scores = Scores.from_embeddings(drawn(rng, 300, ties=False), drawn(rng, 500, ties=False))
-    scores.map(Best(3), progress=lambda *at: seen.append(at))
-    assert seen == [(256, 300), (300, 300)]
+    scores.map(Best(3), progress=lambda *at: calls.append(at))
+    assert calls == [(256, 300), (300, 300)]
 
 
 def test_whole_rows_where_there_are_blocks_enough(pieces):

@@ -35,11 +35,11 @@ def some(count: int, dim: int = 16, *, seed: int = 0, prefix: str = "i", decimal
 def stored(tmp_path_factory):
     """3,000 vectors of few different values, so that many scores are equal, put in by several commits."""
     folder = tmp_path_factory.mktemp("stored") / "index"
-    whole = some(3000, 6, decimals=0)
-    made = index(folder, Embeddings(whole.ids[:1000], whole.matrix[:1000]))
+    items = some(3000, 6, decimals=0)
+    vector_index = index(folder, Embeddings(items.ids[:1000], items.matrix[:1000]))
     for low in range(1000, 3000, 500):
-        made.add(Embeddings(whole.ids[low : low + 500], whole.matrix[low : low + 500]))
-    return folder, whole
+        vector_index.add(Embeddings(items.ids[low : low + 500], items.matrix[low : low + 500]))
+    return folder, items
 
 
 # --- exact --------------------------------------------------------------------------------------------------------
@@ -48,9 +48,9 @@ def stored(tmp_path_factory):
 @pytest.mark.parametrize("memory", [2**30, 0], ids=["in memory", "streamed"])
 @pytest.mark.parametrize("count", [1, 7, 256, 300])
 def test_the_hits_are_those_of_scores_top_ties_and_bits_included(stored, memory, count):
-    folder, whole = stored
+    folder, items = stored
     queries = some(count, 6, seed=1, prefix="q", decimals=0)
-    expected = Scores.from_embeddings(queries, whole).top(11)
+    expected = Scores.from_embeddings(queries, items).top(11)
     hits = open_index(folder, memory=memory).search(queries, 11)
     assert any(len(set(row)) < 11 for row in np.asarray(expected.scores).tolist())  # there are ties to get wrong
     assert [hits.ranking[q] for q in queries.ids] == [expected[q] for q in queries.ids]
@@ -71,13 +71,13 @@ def vector_sets(draw):
 @given(vector_sets())
 def test_any_cut_into_blocks_gives_the_lists_of_the_whole(case):
     queries, rows, k, cut = case
-    asked = Embeddings(range(len(queries)), queries)
-    expected = Scores.from_embeddings(asked, Embeddings(range(len(rows)), rows), similarity="dot").top(k)
+    embeddings = Embeddings(range(len(queries)), queries)
+    expected = Scores.from_embeddings(embeddings, Embeddings(range(len(rows)), rows), similarity="dot").top(k)
     blocks = [rows[low : low + cut] for low in range(0, len(rows), cut)]
-    for few in (True, False):
-        chosen = exact_search._few if few else exact_search._many
+    for few_queries in (True, False):
+        chosen = exact_search._few if few_queries else exact_search._many
         numbered = zip(range(0, len(rows), cut), blocks, strict=True)
-        places, scores = chosen(asked, numbered, min(k, len(rows)))
+        places, scores = chosen(embeddings, numbered, min(k, len(rows)))
         assert places.tolist() == expected.indices.tolist()
         assert np.array_equal(scores, expected.scores)
 
@@ -99,10 +99,10 @@ def test_fast_products_alone_would_not_do():
     rng = np.random.default_rng(0)
     base = rng.standard_normal(333).astype(np.float32)
     rows = base + rng.standard_normal((4000, 333)).astype(np.float32) * np.float32(3e-7)
-    asked = Embeddings(["q"], base[None])
-    expected = Scores.from_embeddings(asked, Embeddings(range(4000), rows), similarity="dot").top(20)
+    query = Embeddings(["q"], base[None])
+    expected = Scores.from_embeddings(query, Embeddings(range(4000), rows), similarity="dot").top(20)
     blocks = ((low, rows[low : low + 640]) for low in range(0, 4000, 640))
-    places, scores = exact_search._few(asked, blocks, 20)
+    places, scores = exact_search._few(query, blocks, 20)
     assert places.tolist() == expected.indices.tolist()
     assert np.array_equal(scores, expected.scores)
 
@@ -118,29 +118,29 @@ def test_both_similarities(tmp_path, similarity):
 @pytest.mark.parametrize("memory", [2**30, 0], ids=["in memory", "streamed"])
 @pytest.mark.parametrize("count", [1, 300])
 def test_products_that_overflow_are_refused(tmp_path, memory, count):
-    rows, asked = np.full((5, 4), 1.0), np.full((count, 4), 1.0)
-    rows[3, :2], asked[0, :2] = [1e20, -1e20], [1e20, 1e20]  # inf - inf: a NaN that no comparison sees
+    rows, vectors = np.full((5, 4), 1.0), np.full((count, 4), 1.0)
+    rows[3, :2], vectors[0, :2] = [1e20, -1e20], [1e20, 1e20]  # inf - inf: a NaN that no comparison sees
     index(tmp_path / "i", Embeddings("abcde", rows), similarity="dot")
     opened = open_index(tmp_path / "i", memory=memory)
-    queries = Embeddings([f"q{n}" for n in range(count)], asked)
+    queries = Embeddings([f"q{n}" for n in range(count)], vectors)
     for correct in ({}, {"correct": "nnn", "bank": some(5, 4, prefix="b")}):
         with pytest.raises(LimnerError, match="query 'q0' and .* overflows single precision"):
             opened.search(queries, 2, **correct)
 
 
 def test_more_than_there_are_and_arrays_as_queries(tmp_path):
-    made = index(tmp_path / "i", some(3))
-    hits = made.search(np.ones(16, dtype=np.float32), 10)
+    vector_index = index(tmp_path / "i", some(3))
+    hits = vector_index.search(np.ones(16, dtype=np.float32), 10)
     assert len(hits[0]) == 3 and [hit.rank for hit in hits[0]] == [1, 2, 3]
-    assert len(made.search(np.ones((4, 16), dtype=np.float32), 2)[3]) == 2
+    assert len(vector_index.search(np.ones((4, 16), dtype=np.float32), 2)[3]) == 2
     with pytest.raises(LimnerError, match="search for the 0 best"):
-        made.search(np.ones(16, dtype=np.float32), 0)
+        vector_index.search(np.ones(16, dtype=np.float32), 0)
     with pytest.raises(LimnerError, match="vectors have 3 dimensions, the index 16"):
-        made.search(np.ones(3, dtype=np.float32))
+        vector_index.search(np.ones(3, dtype=np.float32))
     with pytest.raises(LimnerError, match="needs an encoder"):
-        made.search("two dogs")
+        vector_index.search("two dogs")
     with pytest.raises(LimnerError, match=r"row 1 .* holds NaN"):
-        made.add(Embeddings(["a", "b"], np.array([[1.0] * 16, [np.nan] * 16])))
+        vector_index.add(Embeddings(["a", "b"], np.array([[1.0] * 16, [np.nan] * 16])))
 
 
 # --- corrections --------------------------------------------------------------------------------------------------
@@ -151,10 +151,10 @@ def test_more_than_there_are_and_arrays_as_queries(tmp_path):
     "name", ["csls", "inverted_softmax", "dual_softmax", "dynamic_inverted_softmax", "nnn", "centred", "sinkhorn"]
 )
 def test_corrections_from_a_bank_are_those_of_scores(stored, tmp_path, memory, name):
-    folder, whole = stored
+    folder, items = stored
     queries, bank = some(6, 6, seed=2, prefix="q"), some(60, 6, seed=3, prefix="b")
     opened = open_index(folder, memory=memory)
-    expected = Scores.from_embeddings(queries, whole).correct(name, bank=bank).top(5)
+    expected = Scores.from_embeddings(queries, items).correct(name, bank=bank).top(5)
     hits = opened.search(queries, 5, correct=name, bank=bank)
     assert [hits.ranking[q] for q in queries.ids] == [expected[q] for q in queries.ids]
     np.testing.assert_allclose(hits.ranking.scores, expected.scores, rtol=1e-5, atol=1e-5)
@@ -176,11 +176,11 @@ def test_corrections_that_cannot_be_are_refused(stored, tmp_path):
         opened.search(one, correct="csls", bank=some(9, 6), beta=3)
     with pytest.raises(LimnerError, match="uses every item"):
         opened.search(one, correct="csls", bank=some(9, 6), exact=False)
-    of_others = index(tmp_path / "i", some(9, 6)).statistics("nnn", some(9, 6))
+    foreign = index(tmp_path / "i", some(9, 6)).statistics("nnn", some(9, 6))
     with pytest.raises(LimnerError, match="gather them again"):
-        opened.search(one, correct=of_others)
+        opened.search(one, correct=foreign)
     with pytest.raises(LimnerError, match="statistics are for nnn.k=16, alpha=0.75., but csls"):
-        opened.search(one, correct="csls", bank=of_others)
+        opened.search(one, correct="csls", bank=foreign)
 
 
 # --- approximate --------------------------------------------------------------------------------------------------
@@ -197,14 +197,14 @@ def large(tmp_path_factory):
 
 @pytest.mark.parametrize("kind", ["ivf_sq", "ivf_pq"])
 def test_the_recall_of_an_approximate_index_is_measured_kept_and_true(large, kind):
-    folder, made = large
-    ann = made.approximate(kind, recall=0.9)
+    folder, vector_index = large
+    ann = vector_index.approximate(kind, recall=0.9)
     queries = some(20, 32, seed=5, prefix="q")
-    again = open_index(folder)
-    hits, truth = again.search(queries, exact=False), again.search(queries, exact=True)
+    reopened = open_index(folder)
+    hits, truth = reopened.search(queries, exact=False), reopened.search(queries, exact=True)
     assert (hits.recall, truth.recall) == (ann.recall, None)
     assert ann.recall.of == "stored" and ann.recall.rows == 2000
-    measured = again.recall(queries=queries)
+    measured = reopened.recall(queries=queries)
     share = np.mean([len(set(hits.ranking[q]) & set(truth.ranking[q])) / 10 for q in queries.ids])
     assert measured.value == pytest.approx(share) and measured.of == "given"
     assert open_index(folder).search(queries, 3, exact=False).recall == measured
@@ -219,13 +219,13 @@ def test_the_recall_of_an_approximate_index_is_measured_kept_and_true(large, kin
     [(0.4, (0.1, 0.1), 1, True), (0.1, (0.4, 0.01), 1, False), (0.1, (0.4, 0.01), 20, True)],
 )
 def test_the_approximate_index_is_used_where_it_is_faster(large, seconds, exact_seconds, queries, exact):
-    folder, made = large
-    ann = made.approximate("ivf_flat", recall=1.0)
-    assert ann.seconds > 0 and min(ann.exact_seconds) >= 0 and Ann.noted(made.store) == ann
-    replace(ann, seconds=seconds, exact_seconds=exact_seconds).keep(made.store)
-    opened, asked = open_index(folder), some(queries, 32, seed=5, prefix="q")
-    assert opened.search(asked).exact is exact
-    assert opened.search(asked, exact=False).exact is False
+    folder, vector_index = large
+    ann = vector_index.approximate("ivf_flat", recall=1.0)
+    assert ann.seconds > 0 and min(ann.exact_seconds) >= 0 and Ann.noted(vector_index.store) == ann
+    replace(ann, seconds=seconds, exact_seconds=exact_seconds).keep(vector_index.store)
+    opened, query_vectors = open_index(folder), some(queries, 32, seed=5, prefix="q")
+    assert opened.search(query_vectors).exact is exact
+    assert opened.search(query_vectors, exact=False).exact is False
 
 
 NOTE = {"kind": "ivf_sq", "probes": 4, "recall": None, "wanted": 0.9, "seconds": 1.0, "exact_seconds": [1.0, 1.0]}
@@ -240,116 +240,117 @@ NOTE = {"kind": "ivf_sq", "probes": 4, "recall": None, "wanted": 0.9, "seconds":
     ],
 )  # fmt: skip
 def test_damaged_notes_of_an_approximate_index_are_refused(tmp_path, note):
-    made = index(tmp_path / "i", some(300))
-    made.store.note(ann=NOTE)
+    vector_index = index(tmp_path / "i", some(300))
+    vector_index.store.note(ann=NOTE)
     assert Ann.noted(open_index(tmp_path / "i").store) is not None
-    made.store.note(ann=note)
+    vector_index.store.note(ann=note)
     with pytest.raises(LimnerError):
         open_index(tmp_path / "i").search(some(1, seed=5))
 
 
 def test_an_approximate_index_that_probes_everything_is_not_chosen_by_itself(tmp_path):
-    made = index(tmp_path / "i", some(3000, 64))
-    ann = made.approximate("ivf_sq", recall=1.0)
+    vector_index = index(tmp_path / "i", some(3000, 64))
+    ann = vector_index.approximate("ivf_sq", recall=1.0)
     slower = 100 * ann.seconds > ann.exact_seconds[0] + 99 * ann.exact_seconds[1]
-    assert made.search(some(100, 64, seed=5, prefix="q")).exact is slower
+    assert vector_index.search(some(100, 64, seed=5, prefix="q")).exact is slower
 
 
 def test_rows_added_after_the_approximate_index_are_found(large):
-    _, made = large
-    made.approximate("ivf_sq")
+    _, vector_index = large
+    vector_index.approximate("ivf_sq")
     late = Embeddings(["late"], np.full((1, 32), 5.0))
-    made.add(late, existing="replace")
-    assert made.search(late, 1, exact=False).ranking["late"] == ["late"]
-    made.delete(["late"])
-    assert "late" not in made.search(late, 10, exact=False).ranking["late"]
+    vector_index.add(late, existing="replace")
+    assert vector_index.search(late, 1, exact=False).ranking["late"] == ["late"]
+    vector_index.delete(["late"])
+    assert "late" not in vector_index.search(late, 10, exact=False).ranking["late"]
 
 
 def unlike(count: int, seed: int = 0, *, dim: int = 32) -> np.ndarray:
     """Rows of many lengths around forty centres."""
     rng = np.random.default_rng(seed)
-    near = np.random.default_rng(9).standard_normal((40, dim))[rng.integers(0, 40, count)]
-    return (near + 0.4 * rng.standard_normal((count, dim))) * rng.uniform(0.5, 2, (count, 1))
+    centres = np.random.default_rng(9).standard_normal((40, dim))[rng.integers(0, 40, count)]
+    return (centres + 0.4 * rng.standard_normal((count, dim))) * rng.uniform(0.5, 2, (count, 1))
 
 
 @pytest.fixture
-def few(monkeypatch) -> int:
+def sample_size(monkeypatch) -> int:
     """How many queries recall is measured with in these tests, instead of a hundred."""
     monkeypatch.setattr(sys.modules[Index.__module__], "SAMPLE", 20)
     return 20
 
 
-def share_found(made, queries: Embeddings, k: int = 10) -> float:
+def share_found(vector_index, queries: Embeddings, k: int = 10) -> float:
     """Recall by hand: what an approximate search has of the exact answer."""
-    found, truth = made.search(queries, k, exact=False).ranking, made.search(queries, k, exact=True).ranking
-    return float(np.mean([len(set(found[q]) & set(truth[q])) / k for q in queries.ids]))
+    approximate = vector_index.search(queries, k, exact=False).ranking
+    truth = vector_index.search(queries, k, exact=True).ranking
+    return float(np.mean([len(set(approximate[q]) & set(truth[q])) / k for q in queries.ids]))
 
 
 @pytest.mark.parametrize(("kind", "similarity"), [("ivf_pq", "dot"), ("ivf_rq", "cosine"), ("ivf_sq", "dot")])
-def test_compacting_does_not_cost_recall(tmp_path, few, kind, similarity):
+def test_compacting_does_not_cost_recall(tmp_path, sample_size, kind, similarity):
     """LanceDB joins small clusters when it optimises, and keeps codes that were learnt for the clusters before."""
-    made = index(tmp_path / "i", Embeddings(range(1000), unlike(1000)), similarity=similarity)
-    before = made.approximate(kind)
+    vector_index = index(tmp_path / "i", Embeddings(range(1000), unlike(1000)), similarity=similarity)
+    before = vector_index.approximate(kind)
     queries = Embeddings([f"q{n}" for n in range(30)], unlike(30, 5))
-    shares = [share_found(made, queries)]
+    shares = [share_found(vector_index, queries)]
     for _ in range(2):
-        made.compact()
-        shares.append(share_found(made, queries))
-        kept = open_index(tmp_path / "i").search(queries, exact=False).recall
-        assert made.search(queries, exact=False).recall == kept == made.recall(few)
+        vector_index.compact()
+        shares.append(share_found(vector_index, queries))
+        recall = open_index(tmp_path / "i").search(queries, exact=False).recall
+        assert vector_index.search(queries, exact=False).recall == recall == vector_index.recall(sample_size)
     assert min(shares) > shares[0] - 0.05
-    assert made.search(queries, exact=False).recall.value > before.recall.value - 0.05
+    assert vector_index.search(queries, exact=False).recall.value > before.recall.value - 0.05
 
 
-def test_the_recall_that_a_search_shows_is_of_the_index_as_it_is(tmp_path, few):
-    made = index(tmp_path / "i", Embeddings(range(600), unlike(600)), similarity="dot")
-    made.approximate("ivf_pq")
+def test_the_recall_that_a_search_shows_is_of_the_index_as_it_is(tmp_path, sample_size):
+    vector_index = index(tmp_path / "i", Embeddings(range(600), unlike(600)), similarity="dot")
+    vector_index.approximate("ivf_pq")
     query = Embeddings(["q"], unlike(1, 7))
 
-    def shown():
-        seen = open_index(tmp_path / "i").search(query, exact=False).recall
-        assert seen == made.search(query, exact=False).recall
-        assert seen.value == made.recall(few).value and seen.rows == len(made)
-        return seen
+    def shown_recall():
+        recall = open_index(tmp_path / "i").search(query, exact=False).recall
+        assert recall == vector_index.search(query, exact=False).recall
+        assert recall.value == vector_index.recall(sample_size).value and recall.rows == len(vector_index)
+        return recall
 
-    shown()
-    made.add(Embeddings([f"n{n}" for n in range(300)], unlike(300, 1)))
-    assert shown().rows == 900
-    made.add(Embeddings(["n3", "late"], unlike(2, 2)), existing="replace")
-    made.delete([str(n) for n in range(400)])
-    assert shown().rows == 501
-    made.compact()
-    assert shown().rows == 501
+    shown_recall()
+    vector_index.add(Embeddings([f"n{n}" for n in range(300)], unlike(300, 1)))
+    assert shown_recall().rows == 900
+    vector_index.add(Embeddings(["n3", "late"], unlike(2, 2)), existing="replace")
+    vector_index.delete([str(n) for n in range(400)])
+    assert shown_recall().rows == 501
+    vector_index.compact()
+    assert shown_recall().rows == 501
 
 
 def test_a_recall_that_was_not_measured_again_is_not_shown(tmp_path):
-    made = index(tmp_path / "i", Embeddings(range(600), unlike(600)))
-    made.approximate("ivf_sq")
+    vector_index = index(tmp_path / "i", Embeddings(range(600), unlike(600)))
+    vector_index.approximate("ivf_sq")
     query = Embeddings(["q"], unlike(1, 7))
-    made.add(Embeddings(["a"], unlike(1, 1)), measure=False)
-    for opened in (made, open_index(tmp_path / "i")):
+    vector_index.add(Embeddings(["a"], unlike(1, 1)), measure=False)
+    for opened in (vector_index, open_index(tmp_path / "i")):
         hits = opened.search(query, exact=False)
         assert hits.recall is None and not hits.exact and "approximate, recall not measured" in hits.how
         assert hits.as_dict()["exact"] is False and hits.as_dict()["recall"] is None
-    made.recall()
-    assert made.search(query, exact=False).recall is not None
+    vector_index.recall()
+    assert vector_index.search(query, exact=False).recall is not None
     open_index(tmp_path / "i").store.table.delete("id = 'a'")  # by another program
-    made.refresh()
-    assert made.search(query, exact=False).recall is None
-    made.delete([str(n) for n in range(500)], measure=False)
-    made.compact()  # too few rows are left for an approximate index
-    assert made.search(query).exact and "exact" in made.search(query).how
+    vector_index.refresh()
+    assert vector_index.search(query, exact=False).recall is None
+    vector_index.delete([str(n) for n in range(500)], measure=False)
+    vector_index.compact()  # too few rows are left for an approximate index
+    assert vector_index.search(query).exact and "exact" in vector_index.search(query).how
     with pytest.raises(LimnerError, match="there is no approximate index"):
-        made.search(query, exact=False)
+        vector_index.search(query, exact=False)
 
 
 def test_without_its_approximate_index_a_store_is_still_searched_by_product(tmp_path):
     """As after a process that was killed while it compacted: LanceDB's own distance would not be the product."""
-    made = index(tmp_path / "i", Embeddings(range(600), unlike(600)), similarity="dot")
-    made.approximate("ivf_sq")
-    made.store.drop_index()
+    vector_index = index(tmp_path / "i", Embeddings(range(600), unlike(600)), similarity="dot")
+    vector_index.approximate("ivf_sq")
+    vector_index.store.drop_index()
     queries = Embeddings([f"q{n}" for n in range(20)], unlike(20, 7))
-    assert share_found(made, queries) == 1.0 and made.search(queries, exact=False).recall is None
+    assert share_found(vector_index, queries) == 1.0 and vector_index.search(queries, exact=False).recall is None
 
 
 def test_an_approximate_index_that_cannot_be_is_refused(stored, tmp_path):
@@ -373,17 +374,17 @@ class Lengths:
 
 def test_texts_are_kept_and_found_by_an_encoder(tmp_path):
     texts = Items(["x", "y", "z"], ["a", "bbbb", "<script>alert('a')</script>"], kind="text")
-    made = index(tmp_path / "i", encoded(Lengths(), texts), texts, system=Lengths())
-    hits = made.search(["b" * 4, "a"], 2)
+    vector_index = index(tmp_path / "i", encoded(Lengths(), texts), texts, system=Lengths())
+    hits = vector_index.search(["b" * 4, "a"], 2)
     assert (hits["0"][0].value, hits[1][0].value) == ("bbbb", "a")
     assert hits.records()[0] == {
         "query": "0", "query_value": "bbbb", "rank": 1, "id": "y", "score": hits[0][0].score, "value": "bbbb",
     }  # fmt: skip
     assert str(hits).splitlines()[0] == "bbbb" and "3 texts searched, exact" in str(hits)
     with pytest.raises(LimnerError, match="image items for an index of texts"):
-        made.add(some(1, 2), Items(["i0"], [None]))
+        vector_index.add(some(1, 2), Items(["i0"], [None]))
     with pytest.raises(LimnerError, match="1 of 1 text ids are unknown"):
-        made.add(some(1, 2), Items(["other"], ["t"], kind="text"))
+        vector_index.add(some(1, 2), Items(["other"], ["t"], kind="text"))
     with pytest.raises(LimnerError, match="dict cannot encode"):
         encoded({}, texts)
 
@@ -405,8 +406,8 @@ def test_the_page_is_one_file_with_everything_escaped(tmp_path):
     pictures = Items(
         [evil, "drawn", "gone"], [str(photo), lambda: Image.new("RGB", (9, 9), "blue"), str(tmp_path / "no.png")]
     )
-    made = index(tmp_path / "i", Embeddings(pictures.ids, np.eye(3)), pictures)
-    hits = made.search(Embeddings([evil], np.ones((1, 3))))
+    vector_index = index(tmp_path / "i", Embeddings(pictures.ids, np.eye(3)), pictures)
+    hits = vector_index.search(Embeddings([evil], np.ones((1, 3))))
     page = hits.html()
     tags = Tags(page).found
     assert [tag for tag, _ in tags if tag == "script"] == []
@@ -531,8 +532,8 @@ def test_queries_from_files_pictures_and_vectors(commanded, tmp_path):
     world = limner.load("scenes", images=60)
     picture = tmp_path / "p.png"
     world.images.open(7).save(picture)
-    found = json.loads(run("search", commanded / "i", "--image", picture, "-k", 1, "--json").stdout)
-    assert found["hits"][0]["id"] == world.images.ids[7]
+    document = json.loads(run("search", commanded / "i", "--image", picture, "-k", 1, "--json").stdout)
+    assert document["hits"][0]["id"] == world.images.ids[7]
     (tmp_path / "q.txt").write_text("two red dogs\na cat\n")
     page = tmp_path / "found.html"
     run("search", commanded / "i", "--queries", tmp_path / "q.txt", "-o", page, "-o", tmp_path / "found.run")
@@ -549,9 +550,9 @@ def test_a_bank_and_its_statistics(commanded, tmp_path):
     ask = ("search", commanded / "i", "a cat", "-k", 5, "--json", "--correct")
     first = run(*ask, "csls", "--bank", tmp_path / "bank.txt", "-O", "k=5", "-o", tmp_path / "b.npz")
     assert Statistics.load(tmp_path / "b.npz").correction.k == 5
-    again = run(*ask, tmp_path / "b.npz")
+    reused = run(*ask, tmp_path / "b.npz")
     named = run(*ask, "csls", "--bank", tmp_path / "b.npz")
-    answers = [json.loads(done.stdout) for done in (first, again, named)]
+    answers = [json.loads(done.stdout) for done in (first, reused, named)]
     assert answers[0] == answers[1] == answers[2] and answers[0]["correction"] == "csls"
     plain = json.loads(run("search", commanded / "i", "a cat", "-k", 5, "--json").stdout)
     assert [h["score"] for h in plain["hits"]] != [h["score"] for h in answers[0]["hits"]]
@@ -560,20 +561,20 @@ def test_a_bank_and_its_statistics(commanded, tmp_path):
 def test_an_index_from_vectors_grows_shrinks_and_resumes(tmp_path):
     (tmp_path / "t.csv").write_text("id,text\n" + "".join(f"t{n},caption {n}\n" for n in range(300)))
     np.save(tmp_path / "v.npy", some(300).matrix)
-    given = ("--items", tmp_path / "t.csv", "--embeddings", tmp_path / "v.npy", "--json")
-    done = run("index", tmp_path / "i", *given)
+    inputs = ("--items", tmp_path / "t.csv", "--embeddings", tmp_path / "v.npy", "--json")
+    done = run("index", tmp_path / "i", *inputs)
     assert "has no ids: its rows are used in the order of the texts" in done.stderr
     assert json.loads(done.stdout)["added"] == 300
-    assert "in the index already" in run("index", tmp_path / "i", *given, status=3).stderr
-    assert json.loads(run("index", tmp_path / "i", *given, "--resume").stdout)["added"] == 0
-    assert json.loads(run("index", tmp_path / "i", *given, "--replace").stdout)["added"] == 300
+    assert "in the index already" in run("index", tmp_path / "i", *inputs, status=3).stderr
+    assert json.loads(run("index", tmp_path / "i", *inputs, "--resume").stdout)["added"] == 0
+    assert json.loads(run("index", tmp_path / "i", *inputs, "--replace").stdout)["added"] == 300
     after = json.loads(run("index", tmp_path / "i", "--delete", "t7", "--delete", "t8", "--compact", "--json").stdout)
     assert (after["deleted"], after["items"]) == (2, 298)
     built = run("index", tmp_path / "i", "--ann", "ivf_sq", "--json")
     assert "recall@10" in json.loads(built.stdout)["approximate"]["recall"]
     some(1, seed=9).save(tmp_path / "q.npy")
-    near = run("search", tmp_path / "i", "--queries", tmp_path / "q.npy", "--json", "--approximate")
-    hits = json.loads(near.stdout)
+    approximate = run("search", tmp_path / "i", "--queries", tmp_path / "q.npy", "--json", "--approximate")
+    hits = json.loads(approximate.stdout)
     assert hits["exact"] is False and hits["recall"] > 0.5 and hits["hits"][0]["value"].startswith("caption")
     exactly = run("search", tmp_path / "i", "--queries", tmp_path / "q.npy", "--json", "--exact")
     assert json.loads(exactly.stdout)["exact"] is True
@@ -588,11 +589,11 @@ def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path, monkeypatch)
     world = limner.load("scenes", images=60)
     model = limner.train(world).save(tmp_path / "m.npz")
     words = ("index", tmp_path / "i", *WORLD, "--model", model, "--json")
-    seen = []
+    sizes = []
 
     def stops(system, items, **options):
-        seen.append(len(items))
-        if len(seen) == 3:
+        sizes.append(len(items))
+        if len(sizes) == 3:
             raise KeyboardInterrupt
         return encoded(system, items, **options)
 
@@ -600,7 +601,7 @@ def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path, monkeypatch)
     run(*words, status=130)
     assert len(open_index(tmp_path / "i")) == 40
     done = json.loads(run(*words, "--resume").stdout)
-    assert (done["added"], done["items"], seen) == (20, 60, [20, 20, 20, 20])
+    assert (done["added"], done["items"], sizes) == (20, 60, [20, 20, 20, 20])
     assert list(open_index(tmp_path / "i").ids) == list(world.images.ids)
 
 
@@ -643,13 +644,13 @@ def test_an_encoder_of_ones_own_encodes_items_and_queries(tmp_path, monkeypatch)
     for colour in ("red", "blue", "green"):
         Image.new("RGB", (8, 8), colour).save(tmp_path / "photos" / f"{colour}.png")
     words = ("index", tmp_path / "i", "--items", tmp_path / "photos", "--model", "my_encoders:Colour", "--json")
-    made = json.loads(run(*words).stdout)
-    assert (made["items"], made["kind"], made["system"]) == (3, "image", "my_encoders:Colour")
+    document = json.loads(run(*words).stdout)
+    assert (document["items"], document["kind"], document["system"]) == (3, "image", "my_encoders:Colour")
     Image.new("RGB", (5, 5), (20, 30, 220)).save(tmp_path / "query.png")
     monkeypatch.chdir(tmp_path / "photos")  # paths are kept so that they open from anywhere
-    own = ("--model", "my_encoders:Colour", "--json")
-    found = run("search", tmp_path / "i", "--image", tmp_path / "query.png", "-o", tmp_path / "p.html", *own)
-    first = json.loads(found.stdout)["hits"][0]
+    model_options = ("--model", "my_encoders:Colour", "--json")
+    result = run("search", tmp_path / "i", "--image", tmp_path / "query.png", "-o", tmp_path / "p.html", *model_options)
+    first = json.loads(result.stdout)["hits"][0]
     assert (first["id"], first["value"]) == ("blue.png", str(tmp_path / "photos" / "blue.png"))
     assert (tmp_path / "p.html").read_text().count("data:image/") == 4  # three hits and the query
     dot = run("index", tmp_path / "i", "--items", tmp_path / "photos", "--similarity", "dot", "--replace", status=3)

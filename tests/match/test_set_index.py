@@ -40,10 +40,10 @@ CHILDREN.set_forkserver_preload(["limner.search", "lancedb", "filelock", "pyarro
 each_memory = pytest.mark.parametrize("memory", [2**30, 0], ids=["in memory", "streamed"])
 
 
-def some(count: int, *, seed: int = 0, dim: int = 6, most: int = 9, prefix: str = "i", decimals: int | None = 0):
-    """Items with 1 to `most` vectors each, of few different values unless `decimals` is None."""
+def some(count: int, *, seed: int = 0, dim: int = 6, max_vectors: int = 9, prefix: str = "i", decimals: int | None = 0):
+    """Items with 1 to `max_vectors` vectors each, of few different values unless `decimals` is None."""
     rng = np.random.default_rng(seed)
-    rows = [rng.standard_normal((int(rng.integers(1, most + 1)), dim)) for _ in range(count)]
+    rows = [rng.standard_normal((int(rng.integers(1, max_vectors + 1)), dim)) for _ in range(count)]
     if decimals is not None:
         rows = [np.round(each, decimals) + 0.01 for each in rows]
     return VectorSets.of({f"{prefix}{n}": each.astype(np.float32) for n, each in enumerate(rows)})
@@ -53,7 +53,7 @@ def expected(queries: VectorSets, items: VectorSets, k: int, **options):
     return Scores.from_sets(queries, items, pooling="maxsim", **options).top(k)
 
 
-def same(hits, ranking) -> bool:
+def same_hits(hits, ranking) -> bool:
     """Whether hits are those of a ranking: the same ids in the same order, and the same bits."""
     lists = all(hits.ranking[q] == ranking[q] for q in ranking.queries)
     return lists and np.array_equal(hits.ranking.scores, ranking.scores)
@@ -61,24 +61,26 @@ def same(hits, ranking) -> bool:
 
 def by_hand(queries: VectorSets, items: VectorSets) -> np.ndarray:
     """MaxSim in double precision, pair by pair."""
-    found = np.zeros((len(queries), len(items)))
+    scores = np.zeros((len(queries), len(items)))
     sides = [each.normalised() for each in (queries, items)]
     for row in range(len(queries)):
         for column in range(len(items)):
             q, c = sides[0].part(row, row + 1), sides[1].part(column, column + 1)
             for vector in q.vectors.matrix.astype(np.float64):
-                found[row, column] += max(float(vector @ other) for other in c.vectors.matrix.astype(np.float64))
-    return found
+                scores[row, column] += max(
+                    float(vector @ candidate) for candidate in c.vectors.matrix.astype(np.float64)
+                )
+    return scores
 
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
     """400 items of few different vectors, so that many scores are equal, put in by several commits."""
-    folder, whole = tmp_path_factory.mktemp("stored") / "index", some(400)
-    made = index(folder, whole.part(0, 150))
+    folder, items = tmp_path_factory.mktemp("stored") / "index", some(400)
+    vector_index = index(folder, items.part(0, 150))
     for low in (150, 250, 330):
-        made.add(whole.part(low, {150: 250, 250: 330, 330: 400}[low]))
-    return folder, whole
+        vector_index.add(items.part(low, {150: 250, 250: 330, 330: 400}[low]))
+    return folder, items
 
 
 # --- exact --------------------------------------------------------------------------------------------------------
@@ -87,14 +89,14 @@ def stored(tmp_path_factory):
 @each_memory
 @pytest.mark.parametrize("count", [1, 7, 300])
 def test_the_hits_are_those_of_scores_ties_and_bits_included(stored, memory, count, monkeypatch):
-    folder, whole = stored
+    folder, items = stored
     monkeypatch.setattr(sets, "PIECE", 4 * 6 * 100)
-    queries = some(count, seed=1, prefix="q", most=5)
-    copies = VectorSets.of({f"c{n}": whole.part(n, n + 1).vectors.matrix for n in range(3)})
+    queries = some(count, seed=1, prefix="q", max_vectors=5)
+    copies = VectorSets.of({f"c{n}": items.part(n, n + 1).vectors.matrix for n in range(3)})
     hits = open_index(folder, memory=memory).search(queries, 11)
-    assert same(hits, expected(queries, whole, 11))
+    assert same_hits(hits, expected(queries, items, 11))
     assert hits.how == "400 items searched, exact" and hits.ranking.n_candidates == 400 and hits.recall is None
-    assert same(open_index(folder, memory=memory).search(copies, 400), expected(copies, whole, 400))
+    assert same_hits(open_index(folder, memory=memory).search(copies, 400), expected(copies, items, 400))
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
@@ -141,7 +143,7 @@ def test_any_cut_into_pieces_gives_the_lists_of_the_whole(case):
 
 
 def test_one_vector_each_is_the_ranking_of_an_index_of_single_vectors(tmp_path):
-    items, queries = some(200, most=1), some(5, seed=1, most=1, prefix="q")
+    items, queries = some(200, max_vectors=1), some(5, seed=1, max_vectors=1, prefix="q")
     singles = [Embeddings(each.ids, each.vectors.matrix) for each in (items, queries)]
     several = index(tmp_path / "s", items).search(queries, 20)
     one = index(tmp_path / "e", singles[0]).search(singles[1], 20)
@@ -155,28 +157,28 @@ def test_no_more_is_read_at_once_than_a_piece_may_have(tmp_path, monkeypatch):
     items = VectorSets.of({str(n): np.full((count, 4), n + 1.0) for n, count in enumerate(counts)})
     index(tmp_path / "i", items, similarity="dot")
     monkeypatch.setattr(sets, "PIECE", 4 * 4 * 10)  # ten vectors
-    taken = []
-    whole = VectorStore.sets
+    reads = []
+    read_sets = VectorStore.sets
 
     def counted(store, places):
-        found = whole(store, places)
-        taken.append((len(places), len(found[1])))
-        return found
+        arrays = read_sets(store, places)
+        reads.append((len(places), len(arrays[1])))
+        return arrays
 
     monkeypatch.setattr(VectorStore, "sets", counted)
     opened = open_index(tmp_path / "i", memory=0)
     queries = some(300, dim=4, prefix="q")
-    assert same(opened.search(queries, 3), expected(queries, items, 3, similarity="dot"))
-    assert all(vectors <= 10 or rows == 1 for rows, vectors in taken)  # a larger item is read alone
-    assert sum(vectors for _, vectors in taken) == sum(counts)  # each vector once, for 300 queries
-    taken.clear()
+    assert same_hits(opened.search(queries, 3), expected(queries, items, 3, similarity="dot"))
+    assert all(vectors <= 10 or rows == 1 for rows, vectors in reads)  # a larger item is read alone
+    assert sum(vectors for _, vectors in reads) == sum(counts)  # each vector once, for 300 queries
+    reads.clear()
     opened.nearest(queries, 3, among=np.arange(50) % 10 == 7)
-    assert sum(vectors for _, vectors in taken) == 5  # of filtered items, no others are read
-    taken.clear()
-    held = open_index(tmp_path / "i")
+    assert sum(vectors for _, vectors in reads) == 5  # of filtered items, no others are read
+    reads.clear()
+    in_memory = open_index(tmp_path / "i")
     for _ in range(2):
-        held.search(queries, 3)
-    assert sum(vectors for _, vectors in taken) == sum(counts)  # kept in memory between searches
+        in_memory.search(queries, 3)
+    assert sum(vectors for _, vectors in reads) == sum(counts)  # kept in memory between searches
 
 
 # --- corrections, filters -----------------------------------------------------------------------------------------
@@ -185,10 +187,10 @@ def test_no_more_is_read_at_once_than_a_piece_may_have(tmp_path, monkeypatch):
 @each_memory
 @pytest.mark.parametrize("name", ["csls", "inverted_softmax", "dual_softmax", "nnn", "centred", "sinkhorn"])
 def test_corrections_from_a_bank_are_those_of_scores(stored, tmp_path, memory, name):
-    folder, whole = stored
+    folder, items = stored
     queries, bank = some(6, seed=2, prefix="q"), some(40, seed=3, prefix="b")
     opened = open_index(folder, memory=memory)
-    scores, of_bank = (Scores.from_sets(each, whole, pooling="maxsim") for each in (queries, bank))
+    scores, of_bank = (Scores.from_sets(each, items, pooling="maxsim") for each in (queries, bank))
     right = scores.correct(name, bank=of_bank).top(5)
     hits = opened.search(queries, 5, correct=name, bank=bank)
     assert [hits.ranking[q] for q in queries.ids] == [right[q] for q in queries.ids]
@@ -203,13 +205,13 @@ def test_corrections_from_a_bank_are_those_of_scores(stored, tmp_path, memory, n
 
 def test_an_index_keeps_a_correction(tmp_path):
     items, bank, queries = some(60), some(40, seed=3, prefix="b"), some(3, seed=4, prefix="q")
-    made = index(tmp_path / "i", items)
-    keep_correction(made, "csls", bank)
-    found = made.search(queries, 5, correct=kept_correction(open_index(tmp_path / "i")))
-    assert same(found, made.search(queries, 5, correct="csls", bank=bank).ranking)
-    made.delete(["i0"])
+    vector_index = index(tmp_path / "i", items)
+    keep_correction(vector_index, "csls", bank)
+    hits = vector_index.search(queries, 5, correct=kept_correction(open_index(tmp_path / "i")))
+    assert same_hits(hits, vector_index.search(queries, 5, correct="csls", bank=bank).ranking)
+    vector_index.delete(["i0"])
     with pytest.raises(LimnerError, match="has changed since its correction"):
-        kept_correction(made)
+        kept_correction(vector_index)
 
 
 @each_memory
@@ -217,15 +219,15 @@ def test_a_cut_off_is_calibrated(tmp_path, memory):
     rng = np.random.default_rng(0)
     rows = [rng.standard_normal((1 + n % 3, 24)) for n in range(400)]
     items = VectorSets.of({str(n): each for n, each in enumerate(rows)})
-    asked = VectorSets.of({str(n): each + 0.4 * rng.standard_normal(each.shape) for n, each in enumerate(rows)})
+    queries = VectorSets.of({str(n): each + 0.4 * rng.standard_normal(each.shape) for n, each in enumerate(rows)})
     index(tmp_path / "i", items)
     opened = open_index(tmp_path / "i", memory=memory)
-    part = opened.scores(asked).restrict(queries=["7", "3"], candidates=["2", "9"])
-    assert np.array_equal(part.matrix(), Scores.from_sets(asked, items, pooling="maxsim").matrix()[[7, 3]][:, [2, 9]])
-    calibrate_index(opened, asked, Judgements.from_pairs((str(n), str(n)) for n in range(400)))
+    part = opened.scores(queries).restrict(queries=["7", "3"], candidates=["2", "9"])
+    assert np.array_equal(part.matrix(), Scores.from_sets(queries, items, pooling="maxsim").matrix()[[7, 3]][:, [2, 9]])
+    calibrate_index(opened, queries, Judgements.from_pairs((str(n), str(n)) for n in range(400)))
     far = VectorSets.of({"far": rng.standard_normal((2, 24))})
-    found = [search_sure(opened, each, 5, precision=0.7) for each in (asked.subset(["7"]), far)]
-    assert [hit.id for hit in found[0]["7"]] == ["7"] and not found[1]["far"]
+    answers = [search_sure(opened, each, 5, precision=0.7) for each in (queries.subset(["7"]), far)]
+    assert [hit.id for hit in answers[0]["7"]] == ["7"] and not answers[1]["far"]
 
 
 class Letters:
@@ -265,9 +267,9 @@ def test_texts_are_encoded_as_queries_and_filtered(lettered):
 
 
 def test_a_minus_term_without_captions_is_refused(tmp_path):
-    made = index(tmp_path / "i", VectorSets.of({"a": np.eye(26)[:3]}), system=Letters())
+    vector_index = index(tmp_path / "i", VectorSets.of({"a": np.eye(26)[:3]}), system=Letters())
     with pytest.raises(LimnerError, match="the minus term 'dog': .* a query has several vectors here; leave it out"):
-        search_words(made, "cat -dog", by="vectors")
+        search_words(vector_index, "cat -dog", by="vectors")
 
 
 # --- what is refused ----------------------------------------------------------------------------------------------
@@ -276,9 +278,9 @@ def test_a_minus_term_without_captions_is_refused(tmp_path):
 def test_what_does_not_fit_is_refused(tmp_path, stored):
     several, one = open_index(stored[0]), index(tmp_path / "e", Embeddings(["a"], np.ones((1, 6))))
     queries = some(2, prefix="q")
-    for asked in (np.ones(6), np.ones((3, 6)), Embeddings(["q"], np.ones((1, 6)))):
+    for query in (np.ones(6), np.ones((3, 6)), Embeddings(["q"], np.ones((1, 6)))):
         with pytest.raises(LimnerError, match="one vector for each of . items, but the index has several"):
-            several.search(asked)
+            several.search(query)
     with pytest.raises(LimnerError, match="one vector for each of 1 items, but the index has several"):
         several.add(Embeddings(["new"], np.ones((1, 6))))
     for call in (lambda: one.search(queries), lambda: one.add(queries), lambda: one.scores(queries)):
@@ -333,14 +335,14 @@ def test_bad_vectors_do_not_come_in(rows, message):
 def test_products_that_overflow_are_refused_and_named(tmp_path, memory):
     rows = {"a": np.ones((2, 4)), "b": np.array([[1.0] * 4, [1e20, -1e20, 1, 1]])}
     index(tmp_path / "i", VectorSets.of(rows), similarity="dot")
-    opened, asked = open_index(tmp_path / "i", memory=memory), VectorSets.of({"q": np.array([[1e20, 1e20, 0, 0]])})
+    opened, query = open_index(tmp_path / "i", memory=memory), VectorSets.of({"q": np.array([[1e20, 1e20, 0, 0]])})
     for correct in ({}, {"correct": "nnn", "bank": some(20, dim=4)}):
         with pytest.raises(LimnerError, match=r"query 'q#0' and candidate 'b#1' .* overflows single precision"):
-            opened.search(asked, 2, **correct)
+            opened.search(query, 2, **correct)
     with pytest.raises(LimnerError, match="the score of query 'q' and candidate 'b', a sum of products, overflows"):
         opened.search(VectorSets.of({"q": np.array([[1.7e18, 0, 0, 0]] * 3)}), 2)
     large = VectorSets.of({"q": np.full((3, 4), 1e17)})
-    assert same(opened.search(large, 2), expected(large, VectorSets.of(rows), 2, similarity="dot"))
+    assert same_hits(opened.search(large, 2), expected(large, VectorSets.of(rows), 2, similarity="dot"))
 
 
 def test_an_encoder_that_fits_the_index_is_needed(tmp_path, lettered, stored):
@@ -350,7 +352,7 @@ def test_an_encoder_that_fits_the_index_is_needed(tmp_path, lettered, stored):
         def encode(self, items):
             return np.ones((len(items), 26))
 
-    class Few(Letters):
+    class OneSetEncoder(Letters):
         def encode_sets(self, items):
             return [np.eye(26)[:1]]
 
@@ -365,7 +367,7 @@ def test_an_encoder_that_fits_the_index_is_needed(tmp_path, lettered, stored):
     with pytest.raises(LimnerError, match=r"One has no encode_sets\(items\), but several vectors per item are needed"):
         Index(open_index(stored[0]).store, One()).search("a")
     with pytest.raises(LimnerError, match="gave 1 sets of vectors for 2 items"):
-        Index(lettered.store, Few()).search(["a", "b"])
+        Index(lettered.store, OneSetEncoder()).search(["a", "b"])
     with pytest.raises(LimnerError, match="Fails failed on 1 texts .RuntimeError: no such letter"):
         Index(lettered.store, Fails()).search("a")
     with pytest.raises(LimnerError, match="Letters returns several vectors per item, but one is needed"):
@@ -376,34 +378,37 @@ def test_an_encoder_that_fits_the_index_is_needed(tmp_path, lettered, stored):
 
 
 def test_existing_ids_are_refused_replaced_or_skipped(tmp_path):
-    made = index(tmp_path / "i", some(5), similarity="dot")
+    vector_index = index(tmp_path / "i", some(5), similarity="dot")
     mixed = VectorSets.of({"i0": np.full((3, 6), 9.0), "new": np.full((2, 6), 7.0)})
     with pytest.raises(LimnerError, match=r"1 of 2 ids are in the index already \('i0'\)"):
-        made.add(mixed)
-    assert made.add(mixed, existing="skip") == 1 and list(made.ids) == [f"i{n}" for n in range(5)] + ["new"]
-    assert made.add(mixed.part(0, 1), existing="replace") == 1 and len(made) == 6
-    left = sets.whole(made.store)
+        vector_index.add(mixed)
+    assert vector_index.add(mixed, existing="skip") == 1
+    assert list(vector_index.ids) == [f"i{n}" for n in range(5)] + ["new"]
+    assert vector_index.add(mixed.part(0, 1), existing="replace") == 1 and len(vector_index) == 6
+    left = sets.whole(vector_index.store)
     assert left.subset(["i0", "new"]).counts.tolist() == [3, 2]
     assert left.subset(["i0"]).vectors.matrix.tolist() == [[9.0] * 6] * 3
     queries = some(3, seed=1, prefix="q")
-    assert same(made.search(queries, 6), expected(queries, left, 6, similarity="dot"))
+    assert same_hits(vector_index.search(queries, 6), expected(queries, left, 6, similarity="dot"))
 
 
 def test_every_version_is_searched_as_it_was(tmp_path):
-    whole, queries = some(60), some(3, seed=1, prefix="q")
-    made = index(tmp_path / "i", whole.part(0, 40))
-    reader, before = open_index(tmp_path / "i"), made.version
-    made.add(whole.part(40, 60))
-    made.delete(["i3", "i41"])
-    made.compact()
-    left = whole.subset([key for key in whole.ids if key not in ("i3", "i41")])
-    assert list(made.ids) == list(left.ids)
-    assert same(made.search(queries, 9), expected(queries, left, 9))
-    assert same(reader.search(queries, 9), expected(queries, whole.part(0, 40), 9))
-    assert same(open_index(tmp_path / "i", version=before).search(queries, 9), expected(queries, whole.part(0, 40), 9))
+    items, queries = some(60), some(3, seed=1, prefix="q")
+    vector_index = index(tmp_path / "i", items.part(0, 40))
+    reader, before = open_index(tmp_path / "i"), vector_index.version
+    vector_index.add(items.part(40, 60))
+    vector_index.delete(["i3", "i41"])
+    vector_index.compact()
+    left = items.subset([key for key in items.ids if key not in ("i3", "i41")])
+    assert list(vector_index.ids) == list(left.ids)
+    assert same_hits(vector_index.search(queries, 9), expected(queries, left, 9))
+    assert same_hits(reader.search(queries, 9), expected(queries, items.part(0, 40), 9))
+    assert same_hits(
+        open_index(tmp_path / "i", version=before).search(queries, 9), expected(queries, items.part(0, 40), 9)
+    )
     reader.refresh()
-    assert same(reader.search(queries, 9), expected(queries, left, 9))
-    assert [each.rows for each in made.versions()][:3] == [40, 60, 58]
+    assert same_hits(reader.search(queries, 9), expected(queries, left, 9))
+    assert [each.rows for each in vector_index.versions()][:3] == [40, 60, 58]
     with pytest.raises(LimnerError, match="opened at version"):
         open_index(tmp_path / "i", version=before).add(some(1, prefix="n"))
 
@@ -413,56 +418,56 @@ def test_every_version_is_searched_as_it_was(tmp_path):
                 min_size=1, max_size=8))  # fmt: skip
 def test_any_changes_leave_what_a_dictionary_would_hold(tmp_path_factory, changes):
     """Ids, order, vectors and hits after additions, replacements (which move to the end), deletions and compaction."""
-    first = some(6, most=4)
+    first = some(6, max_vectors=4)
     path = tmp_path_factory.mktemp("changes") / "i"
-    made = index(path, first, similarity="dot")
+    vector_index = index(path, first, similarity="dot")
     right = {key: first.subset([key]).vectors.matrix for key in first.ids}
-    for number, (what, seed) in enumerate(changes):
+    for number, (change, seed) in enumerate(changes):
         rng = np.random.default_rng(seed)
-        if what == "compact":
-            made.compact()
-        elif what == "delete":
+        if change == "compact":
+            vector_index.compact()
+        elif change == "delete":
             gone = [key for key in right if rng.random() < 0.4 and len(right) > 1][: len(right) - 1]
-            made.delete(gone)
+            vector_index.delete(gone)
             right = {key: rows for key, rows in right.items() if key not in gone}
         else:
-            old = [] if what == "add" else [key for key in right if rng.random() < 0.4]
+            old = [] if change == "add" else [key for key in right if rng.random() < 0.4]
             new = {key: rng.integers(1, 4, (int(rng.integers(1, 5)), 6)) for key in [*old, f"n{number}"]}
-            made.add(VectorSets.of(new), existing="refuse" if what == "add" else what)
-            kept = right if what != "replace" else {key: rows for key, rows in right.items() if key not in new}
-            right = kept | {key: rows for key, rows in new.items() if key not in kept}
+            vector_index.add(VectorSets.of(new), existing="refuse" if change == "add" else change)
+            remaining = right if change != "replace" else {key: rows for key, rows in right.items() if key not in new}
+            right = remaining | {key: rows for key, rows in new.items() if key not in remaining}
     items, queries = VectorSets.of(right), some(2, seed=9, prefix="q")
-    assert list(made.ids) == list(right)
+    assert list(vector_index.ids) == list(right)
     for memory in (2**30, 0):
         opened = open_index(path, memory=memory)
-        assert same(opened.search(queries, 5), expected(queries, items, 5, similarity="dot"))
+        assert same_hits(opened.search(queries, 5), expected(queries, items, 5, similarity="dot"))
 
 
 def test_an_index_may_be_at_any_address(tmp_path):
     items, queries = some(20), some(2, seed=1, prefix="q")
     for address in (f"file://{tmp_path}/by-address", "memory://of-sets"):
-        made = index(address, items.part(0, 15))
-        made.add(items.part(15, 20))
-        assert same(made.search(queries, 5), expected(queries, items, 5))
+        vector_index = index(address, items.part(0, 15))
+        vector_index.add(items.part(15, 20))
+        assert same_hits(vector_index.search(queries, 5), expected(queries, items, 5))
 
 
 def test_an_index_that_was_emptied_gives_nothing(tmp_path):
-    made = index(tmp_path / "i", some(3))
-    made.delete(["i0", "i1", "i2"])
+    vector_index = index(tmp_path / "i", some(3))
+    vector_index.delete(["i0", "i1", "i2"])
     for memory in (2**30, 0):
         opened = open_index(tmp_path / "i", memory=memory)
         assert opened.search(some(2, prefix="q"), 4).ranking.depth == 0
-    assert made.add(some(2)) == 2 and made.search(some(1, prefix="q"), 4).ranking.depth == 2
+    assert vector_index.add(some(2)) == 2 and vector_index.search(some(1, prefix="q"), 4).ranking.depth == 2
 
 
 def test_a_damaged_store_is_told(tmp_path):
     import lancedb
 
-    made = index(tmp_path / "i", some(5))
-    held = made.store.table.to_arrow()
+    vector_index = index(tmp_path / "i", some(5))
+    table = vector_index.store.table.to_arrow()
     for column, values in (("count", [9] * 5), ("vector", [[]] * 5)):
-        kind = held.schema.field(column)
-        spoilt = held.set_column(held.schema.get_field_index(column), kind, [_array(values, kind.type)])
+        kind = table.schema.field(column)
+        spoilt = table.set_column(table.schema.get_field_index(column), kind, [_array(values, kind.type)])
         lancedb.connect(tmp_path / "i").create_table("items", spoilt, mode="overwrite")
         with pytest.raises(LimnerError, match="is damaged near item 'i0': index again"):
             open_index(tmp_path / "i").search(some(1, prefix="q"))
@@ -480,12 +485,12 @@ def batch(prefix: str) -> VectorSets:
     return VectorSets.of({f"{prefix}-{n}": np.full((1 + n % 4, 4), value) for n in range(50)})
 
 
-def keep_adding(path, name: str, told) -> None:
+def keep_adding(path, name: str, pipe) -> None:
     """A child: adds batches, replaces and compacts now and then, and acknowledges each batch after it is added."""
     opened = open_index(path)
     for number in range(10_000):
         opened.add(batch(f"{name}.{number}"))
-        told.send(f"{name}.{number}")
+        pipe.send(f"{name}.{number}")
         if number % 4 == 3:
             opened.add(batch(f"{name}.{number}"), existing="replace")
             opened.compact()
@@ -496,28 +501,28 @@ def test_a_killed_writer_loses_nothing_that_was_acknowledged_and_leaves_nothing_
     index(tmp_path / "i", batch("first"), similarity="dot")
     heard, rng = ["first"], np.random.default_rng(5)
     for round_ in range(5):
-        here, there = CHILDREN.Pipe(duplex=False)
-        child = CHILDREN.Process(target=keep_adding, args=(tmp_path / "i", f"r{round_}", there))
+        receiver, sender = CHILDREN.Pipe(duplex=False)
+        child = CHILDREN.Process(target=keep_adding, args=(tmp_path / "i", f"r{round_}", sender))
         child.start()
-        there.close()
-        assert here.poll(120)
-        heard.append(here.recv())
+        sender.close()
+        assert receiver.poll(120)
+        heard.append(receiver.recv())
         time.sleep(float(rng.uniform(0, 0.15)))
         os.kill(child.pid, signal.SIGKILL)
         child.join(30)
-        while here.poll(0):
+        while receiver.poll(0):
             try:
-                heard.append(here.recv())
+                heard.append(receiver.recv())
             except EOFError:
                 break
-        found = sets.whole(open_index(tmp_path / "i").store)
-        prefixes = {key.rsplit("-", 1)[0] for key in found.ids}
-        assert set(heard) <= prefixes and len(found) == 50 * len(prefixes)
+        stored_sets = sets.whole(open_index(tmp_path / "i").store)
+        prefixes = {key.rsplit("-", 1)[0] for key in stored_sets.ids}
+        assert set(heard) <= prefixes and len(stored_sets) == 50 * len(prefixes)
         for prefix in prefixes:
             right = batch(prefix)
-            kept = found.subset(right.ids)
-            assert kept.starts.tolist() == right.starts.tolist()
-            assert np.array_equal(kept.vectors.matrix, right.vectors.matrix)
+            subset = stored_sets.subset(right.ids)
+            assert subset.starts.tolist() == right.starts.tolist()
+            assert np.array_equal(subset.vectors.matrix, right.vectors.matrix)
     assert open_index(tmp_path / "i").add(batch("after")) == 50  # nothing is locked, nothing in the way
 
 
@@ -530,15 +535,15 @@ class Patches:
     fingerprint, similarity = "patches 1", "dot"
 
     def encode_sets(self, items: Items, *, queries: bool = False) -> dict[str, np.ndarray]:
-        made = {}
+        arrays = {}
         for row, key in enumerate(items.ids):
             if items.kind == "text":
                 rng = np.random.default_rng(sum(map(ord, items.values[row])))
-                made[key] = rng.random((1 + row % 3, 3)).astype(np.float32) + 0.1
+                arrays[key] = rng.random((1 + row % 3, 3)).astype(np.float32) + 0.1
             else:
                 pixels = np.asarray(items.open(row).resize((2, 2)), dtype=np.float32)[..., :3]
-                made[key] = pixels.reshape(-1, 3)[: 1 + row % 4] / 255 + 0.1
-        return made
+                arrays[key] = pixels.reshape(-1, 3)[: 1 + row % 4] / 255 + 0.1
+        return arrays
 
 
 def test_a_system_with_several_vectors_is_evaluated_as_an_object_and_from_an_index(tmp_path):
@@ -547,11 +552,11 @@ def test_a_system_with_several_vectors_is_evaluated_as_an_object_and_from_an_ind
     right = Scores.from_sets(*sides, similarity="dot", pooling="maxsim").T
     from limner.systems.opening import open_system
 
-    found = open_system(system, world, split="all")
-    assert np.array_equal(found.scores.matrix(), right.matrix())
-    made = index(tmp_path / "i", sides[1], world.images, system=system)
-    assert made.about.similarity == "dot"  # as the system says
-    scores = sets.scores_of_items(made.store, world.images.ids, made.asked(world.texts)[1])
+    opened = open_system(system, world, split="all")
+    assert np.array_equal(opened.scores.matrix(), right.matrix())
+    vector_index = index(tmp_path / "i", sides[1], world.images, system=system)
+    assert vector_index.about.similarity == "dot"  # as the system says
+    scores = sets.scores_of_items(vector_index.store, world.images.ids, vector_index.asked(world.texts)[1])
     assert list(scores.queries) == list(world.images.ids)
     assert np.array_equal(scores.matrix(), right.matrix())
 
@@ -562,12 +567,14 @@ def test_the_page_searches_an_index_of_several_vectors(tmp_path):
     from limner.web.served_index import ServedIndex
 
     world, system = limner.load("scenes", images=12), Patches()
-    made = index(tmp_path / "i", VectorSets.of(system.encode_sets(world.images)), world.images)
+    vector_index = index(tmp_path / "i", VectorSets.of(system.encode_sets(world.images)), world.images)
     served = ServedIndex.open("pages", str(tmp_path / "i"))
     first = world.images.ids[3]
     answer = served.search({}, SearchRequest("pages", image=first, find="images", k=4), lambda name: None)
-    own = VectorSets.of(system.encode_sets(world.images)).subset([first])
-    assert [hit.id for hit in answer.hits] == [key for key in made.search(own, 5).ranking[first] if key != first][:4]
+    query = VectorSets.of(system.encode_sets(world.images)).subset([first])
+    assert [hit.id for hit in answer.hits] == [
+        key for key in vector_index.search(query, 5).ranking[first] if key != first
+    ][:4]
 
 
 # --- the commands -------------------------------------------------------------------------------------------------
@@ -591,9 +598,9 @@ def commanded(tmp_path_factory):
 
 def test_the_commands_find_what_python_finds(commanded):
     items, queries = (VectorSets.load(commanded / name) for name in ("pages.npz", "questions.npz"))
-    told = run("index", commanded / "pages.index").stdout
+    output = run("index", commanded / "pages.index").stdout
     counts = items.counts
-    assert f"{counts.sum()}, {counts.min()} to {counts.max()} per item (maxsim)" in " ".join(told.split())
+    assert f"{counts.sum()}, {counts.min()} to {counts.max()} per item (maxsim)" in " ".join(output.split())
     described = json.loads(run("index", commanded / "pages.index", "--json").stdout)
     assert described["vectors"] == {
         "total": counts.sum(), "fewest": counts.min(), "most": counts.max(), "pooling": "maxsim",
@@ -612,16 +619,16 @@ def test_a_bank_of_sets_corrects_and_is_kept(commanded, tmp_path):
     some(25, seed=5, prefix="b", decimals=None).save(tmp_path / "bank.safetensors")
     ask = ("search", commanded / "pages.index", "--queries", commanded / "questions.npz", "-k", 3, "--json")
     run("index", commanded / "pages.index", "--correct", "csls", "--bank", tmp_path / "bank.safetensors")
-    kept = json.loads(run(*ask, "--correct", "kept").stdout)
+    document = json.loads(run(*ask, "--correct", "kept").stdout)
     once = json.loads(run(*ask, "--correct", "csls", "--bank", tmp_path / "bank.safetensors").stdout)
-    assert kept["hits"] == once["hits"] and kept["correction"] == "csls"
+    assert document["hits"] == once["hits"] and document["correction"] == "csls"
 
 
 def test_an_index_grows_shrinks_and_resumes(tmp_path):
-    whole = some(40)
-    whole.part(0, 30).save(tmp_path / "a.npz")
-    np.savez(tmp_path / "b.npz", vectors=whole.part(30, 40).vectors.matrix, counts=whole.part(30, 40).counts)
-    (tmp_path / "b.txt").write_text("\n".join(whole.ids[30:40]))
+    items = some(40)
+    items.part(0, 30).save(tmp_path / "a.npz")
+    np.savez(tmp_path / "b.npz", vectors=items.part(30, 40).vectors.matrix, counts=items.part(30, 40).counts)
+    (tmp_path / "b.txt").write_text("\n".join(items.ids[30:40]))
     add = ("index", tmp_path / "i", "--json", "--embeddings")
     assert json.loads(run(*add, tmp_path / "a.npz").stdout)["items"] == 30
     assert "in the index already" in run(*add, tmp_path / "a.npz", status=3).stderr
@@ -641,14 +648,19 @@ def test_texts_are_encoded_by_a_system_with_several_vectors(tmp_path, monkeypatc
     (tmp_path / "own_sets.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "t.csv").write_text("id,text\nx,two red dogs\ny,a cat\nz,a car\n")
-    own = ("--model", "own_sets:Letters")
-    words = ("index", tmp_path / "i", "--items", tmp_path / "t.csv", *own, "--json")
-    made = json.loads(run(*words).stdout)
-    assert (made["items"], made["kind"], made["model"], made["vectors"]["most"]) == (3, "text", "own 1", 12)
+    model_options = ("--model", "own_sets:Letters")
+    words = ("index", tmp_path / "i", "--items", tmp_path / "t.csv", *model_options, "--json")
+    document = json.loads(run(*words).stdout)
+    assert (document["items"], document["kind"], document["model"], document["vectors"]["most"]) == (
+        3,
+        "text",
+        "own 1",
+        12,
+    )
     assert json.loads(run(*words, "--resume").stdout)["added"] == 0
-    hits = json.loads(run("search", tmp_path / "i", "red", "a cat", "-k", 1, *own, "--json").stdout)["hits"]
+    hits = json.loads(run("search", tmp_path / "i", "red", "a cat", "-k", 1, *model_options, "--json").stdout)["hits"]
     assert [(hit["id"], hit["score"]) for hit in hits] == [("x", 3.0), ("y", 5.0)]
-    filtered = run("search", tmp_path / "i", "cat -car", *own, "--by", "hybrid", "--json")
+    filtered = run("search", tmp_path / "i", "cat -car", *model_options, "--by", "hybrid", "--json")
     assert [hit["id"] for hit in json.loads(filtered.stdout)["hits"]] == ["y", "x"]
     assert "leave out --cluster" in " ".join(run(*words, "--replace", "--cluster", "local", status=3).stderr.split())
 
@@ -661,8 +673,8 @@ def test_sets_without_ids_get_those_of_the_items(tmp_path):
     assert "its sets are used in the order of the texts" in " ".join(done.stderr.split())
     assert list(open_index(tmp_path / "i").ids) == ["1", "2"]
     np.savez(tmp_path / "w.npz", vectors=np.eye(3), counts=[1, 1, 1])
-    told = " ".join(run(*add, tmp_path / "w.npz", "--replace", status=3).stderr.split())
-    assert "has 3 sets and no ids for 2 texts: expected one each" in told
+    message = " ".join(run(*add, tmp_path / "w.npz", "--replace", status=3).stderr.split())
+    assert "has 3 sets and no ids for 2 texts: expected one each" in message
 
 
 def spoilt(folder, name: str, **arrays) -> str:

@@ -11,9 +11,9 @@ from limner.scores.exact_products import _equal_tiles, tile_for
 POOLINGS = ["max", "maxsim", "smooth"]
 
 
-def sets(rng, kind, items, d, most):
-    """Items with 1 to `most` vectors each; some have vectors in common."""
-    sizes = rng.integers(1, most + 1, items)
+def sets(rng, kind, items, d, max_size):
+    """Items with 1 to `max_size` vectors each; some have vectors in common."""
+    sizes = rng.integers(1, max_size + 1, items)
     rows = vectors(rng, kind, int(sizes.sum()), d)
     rows[rng.random(len(rows)) < 0.1] = rows[0]
     return dict(zip(map(str, range(items)), np.split(rows, np.cumsum(sizes)[:-1]), strict=True))
@@ -51,19 +51,21 @@ def test_scores_on_a_device_are_those_of_the_cpu(pooling, turned, monkeypatch):
     monkeypatch.setattr(device_sets, "COLUMNS", 1024)
     rng = np.random.default_rng(3)
     queries, candidates = sets(rng, "random", 40, 24, 9), sets(rng, "random", 90, 24, 30)
-    here, there = (Scores.from_sets(queries, candidates, pooling=pooling, device=device) for device in (None, DEVICE))
-    here, there = (here.T, there.T) if turned else (here, there)
-    whole = there.matrix()
-    assert np.abs(whole - here.matrix()).max() < 1e-5
-    part = there.restrict(queries=["7", "3"], candidates=["30", "1", "2"])
+    on_cpu, on_device = (
+        Scores.from_sets(queries, candidates, pooling=pooling, device=device) for device in (None, DEVICE)
+    )
+    on_cpu, on_device = (on_cpu.T, on_device.T) if turned else (on_cpu, on_device)
+    matrix = on_device.matrix()
+    assert np.abs(matrix - on_cpu.matrix()).max() < 1e-5
+    part = on_device.restrict(queries=["7", "3"], candidates=["30", "1", "2"])
     assert np.array_equal(
-        part.matrix(), there.restrict(queries=["3", "7"], candidates=["2", "1", "30"]).matrix()[::-1, ::-1]
+        part.matrix(), on_device.restrict(queries=["3", "7"], candidates=["2", "1", "30"]).matrix()[::-1, ::-1]
     )
     for query in ("0", "3"):  # a few vectors take a smaller product
-        assert np.array_equal(there.restrict(queries=[query]).matrix()[0], whole[int(query)])
-    assert np.array_equal(there.top(5).indices, here.top(5).indices)
+        assert np.array_equal(on_device.restrict(queries=[query]).matrix()[0], matrix[int(query)])
+    assert np.array_equal(on_device.top(5).indices, on_cpu.top(5).indices)
     monkeypatch.setattr(device_sets, "TOGETHER", 1)
-    assert np.array_equal(there.matrix(), whole)
+    assert np.array_equal(on_device.matrix(), matrix)
 
 
 def test_items_with_more_vectors_than_a_tile(monkeypatch):
@@ -75,8 +77,8 @@ def test_items_with_more_vectors_than_a_tile(monkeypatch):
     rng = np.random.default_rng(4)
     queries, candidates = sets(rng, "random", 5, 8, 20), sets(rng, "random", 30, 8, 40)
     for pooling in POOLINGS:
-        here, there = (Scores.from_sets(queries, candidates, pooling=pooling, device=d) for d in (None, DEVICE))
-        assert np.abs(there.matrix() - here.matrix()).max() < 1e-5
+        on_cpu, on_device = (Scores.from_sets(queries, candidates, pooling=pooling, device=d) for d in (None, DEVICE))
+        assert np.abs(on_device.matrix() - on_cpu.matrix()).max() < 1e-5
 
 
 @pytest.mark.parametrize(("size", "pooling"), [(3e19, "max"), (3e19, "smooth"), (3e19, "maxsim"), (8e18, "maxsim")])

@@ -26,7 +26,7 @@ def drawn(data, *, shape=SMALL, elements=None):
     return matrix, blocks(matrix, path, step=data.draw(st.sampled_from([1, 2, 256]))), offset
 
 
-def near(a, b, matrix):
+def nearly_equal(a, b, matrix):
     """Equal but for the rounding of a sum of such numbers."""
     finite = np.abs(matrix[np.isfinite(matrix)])
     return abs(a - b) <= 1e-14 * len(matrix) * finite.max(initial=0.0) + 1e-12
@@ -37,16 +37,16 @@ def check_bijective(data):
     rounds, candidates = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 4))
     method, prove = data.draw(st.sampled_from(["auto", "sparse", "dense"])), data.draw(st.booleans())
     ranked = bijective(scores, rounds=rounds, candidates=candidates, method=method, prove=prove)
-    given = [(i, j) for i, row in enumerate(ranked.indices) for j in row if j >= 0]
-    assert len(set(given)) == len(given) == sum(ranked.assigned)
-    assert all(np.isfinite(matrix[pair]) for pair in given)
+    assigned_pairs = [(i, j) for i, row in enumerate(ranked.indices) for j in row if j >= 0]
+    assert len(set(assigned_pairs)) == len(assigned_pairs) == sum(ranked.assigned)
+    assert all(np.isfinite(matrix[pair]) for pair in assigned_pairs)
     pairs, best = slow.best_round(matrix - offset)
     if not pairs:
         assert ranked.assigned == ()
         return
     assert ranked.assigned[0] == pairs
     total, room = ranked.totals[0] - offset * pairs, 1e-9 + 1e-15 * pairs * abs(offset)
-    assert near(total, best, matrix) if ranked.exact else total - room <= best <= total + ranked.gaps[0] + room
+    assert nearly_equal(total, best, matrix) if ranked.exact else total - room <= best <= total + ranked.gaps[0] + room
     assert ranked.exact or not prove
     if all(count == len(matrix) for count in ranked.assigned):  # lists without gaps: column r is round r
         check_rounds(matrix - offset, ranked)
@@ -57,8 +57,8 @@ def check_rounds(left, ranked):
     for r, items in enumerate(ranked.indices.T):
         rows = np.arange(len(left))
         _, best = slow.best_round(left)
-        got = left[rows, items].sum()
-        assert len(set(items)) == len(items) and got <= best + 1e-9 <= got + ranked.gaps[r] + 2e-9
+        total = left[rows, items].sum()
+        assert len(set(items)) == len(items) and total <= best + 1e-9 <= total + ranked.gaps[r] + 2e-9
         left[rows, items] = -np.inf
 
 
@@ -66,30 +66,32 @@ def check_k_best(data):
     matrix, scores, _ = drawn(data, elements=st.one_of(EXACT, st.just(-np.inf)))
     every = sorted((total for total, _ in slow.assignments(matrix)), reverse=True)
     k = data.draw(st.integers(1, 8))
-    found = refused(lambda: k_best(scores, k), "no complete assignment")
-    assert (found is None) == (not every)
-    if found is None:
+    results = refused(lambda: k_best(scores, k), "no complete assignment")
+    assert (results is None) == (not every)
+    if results is None:
         return
-    assert [each.total for each in found] == every[:k]
-    seen = [frozenset((scores.queries.index(q), scores.candidates.index(c)) for q, c in e.pairs.items()) for e in found]
-    assert len(set(seen)) == len(seen)
-    known = {pairs: total for total, pairs in slow.assignments(matrix)}
-    assert [known[pairs] for pairs in seen] == every[:k]
+    assert [each.total for each in results] == every[:k]
+    pair_sets = [
+        frozenset((scores.queries.index(q), scores.candidates.index(c)) for q, c in e.pairs.items()) for e in results
+    ]
+    assert len(set(pair_sets)) == len(pair_sets)
+    totals = {pairs: total for total, pairs in slow.assignments(matrix)}
+    assert [totals[pairs] for pairs in pair_sets] == every[:k]
     ranked = k_best_ranking(scores, k)
     for row, q in enumerate(scores.queries):
         listed = [scores.candidates.index(c) for c in ranked[q]]
-        best = {c: max(known[p] for p in seen if (row, c) in p) for c in listed}
+        best = {c: max(totals[p] for p in pair_sets if (row, c) in p) for c in listed}
         assert listed == sorted(best, key=lambda c: (-best[c], c))
 
 
 def check_best_totals(data):
     matrix, scores, _ = drawn(data, elements=st.one_of(EXACT, st.just(-np.inf)))
     every = slow.assignments(matrix)
-    found = refused(lambda: best_totals(scores), "no complete assignment")
-    assert (found is None) == (not every)
-    if found is None:
+    best_scores = refused(lambda: best_totals(scores), "no complete assignment")
+    assert (best_scores is None) == (not every)
+    if best_scores is None:
         return
-    totals = found.matrix()
+    totals = best_scores.matrix()
     for pair in np.ndindex(matrix.shape):
         assert totals[pair] == max((total for total, pairs in every if pair in pairs), default=-np.inf)
 

@@ -34,12 +34,12 @@ def test_every_correction_is_here():
 class Case:
     """One draw: a matrix of queries, a bank, a correction with options, a path."""
 
-    def __init__(self, data, *, least=2):
+    def __init__(self, data, *, min_rows=2):
         self.name = data.draw(st.sampled_from(sorted(OPTIONS)))
         self.options = {key: data.draw(values) for key, values in OPTIONS[self.name].items()}
         self.path = data.draw(st.sampled_from(PATHS))
         self.step = data.draw(st.sampled_from([1, 2, 3, 256]))
-        self.s = data.draw(matrices(shapes(least)))
+        self.s = data.draw(matrices(shapes(min_rows)))
         self.b = data.draw(matrices((data.draw(st.integers(2, 9)), self.s.shape[1])))
         self.scale = self.rounding(self.s, self.b)
 
@@ -50,12 +50,12 @@ class Case:
         to round; sums are held in double precision, whose last place shows where the scores have it too.
         """
         largest = max((np.abs(m[np.isfinite(m)]).max(initial=0.0) for m in sources), default=0.0)
-        held = {"csls": 0.1, "dual_softmax": 0.1, "sinkhorn": 8.0}.get(self.name, 0.0)
-        held = max(held, 1e-3) if self.path.endswith("float64") else held
-        return 1.0 + held * self.options.get("beta", 1.0) * largest
+        share = {"csls": 0.1, "dual_softmax": 0.1, "sinkhorn": 8.0}.get(self.name, 0.0)
+        share = max(share, 1e-3) if self.path.endswith("float64") else share
+        return 1.0 + share * self.options.get("beta", 1.0) * largest
 
-    def oracle(self, s, bank, own=False):
-        return slow.CORRECTIONS[self.name](s, bank, own=own, **self.options)
+    def oracle(self, s, bank, bank_rows=False):
+        return slow.CORRECTIONS[self.name](s, bank, bank_rows=bank_rows, **self.options)
 
     def scores(self, matrix, **names):
         return blocks(matrix, self.path, step=self.step, **names)
@@ -63,59 +63,59 @@ class Case:
     def correct(self, scores, **bank):
         return scores.correct(self.name, **self.options, **bank)
 
-    def same(self, corrected, expected):
+    def assert_equal(self, corrected, expected):
         same_numbers(corrected.matrix(), expected, self.path, scale=self.scale)
 
 
 def check_own_bank(data):
     case = Case(data)
     corrected = case.correct(case.scores(case.s))
-    expected = case.oracle(case.s, case.s, own=True)
-    case.same(corrected, expected)
+    expected = case.oracle(case.s, case.s, bank_rows=True)
+    case.assert_equal(corrected, expected)
     k = data.draw(st.integers(1, case.s.shape[1]))
     same_order(corrected.top(k).indices, expected, case.path, scale=case.scale)
     twins_are_tied(corrected.matrix(), case.s)
     turned = case.s.T
     if len(turned) > 1:
-        case.same(corrected.T, case.oracle(turned, turned, own=True))
+        case.assert_equal(corrected.T, case.oracle(turned, turned, bank_rows=True))
 
 
 def check_other_bank(data):
-    case = Case(data, least=1)
+    case = Case(data, min_rows=1)
     expected = case.oracle(case.s, case.b)
     for name in ("b", "q"):  # ids that bank and queries share say nothing
         corrected = case.correct(case.scores(case.s), bank=case.scores(case.b, queries=name))
-        case.same(corrected, expected)
+        case.assert_equal(corrected, expected)
         twins_are_tied(corrected.matrix(), case.s, case.b)
     same_order(corrected.top(3).indices, expected, case.path, scale=case.scale)
 
 
 def check_statistics_used_again(data):
-    case = Case(data, least=1)
+    case = Case(data, min_rows=1)
     bank = case.scores(case.b)
-    known = case.correct(bank).statistics
+    statistics = case.correct(bank).statistics
     if data.draw(st.booleans()):
         with tempfile.TemporaryDirectory() as folder:
-            known = Statistics.load(known.save(f"{folder}/s.npz"))
-    own = case.oracle(case.b, case.b, own=True)
-    case.same(bank.correct(known), own)
+            statistics = Statistics.load(statistics.save(f"{folder}/s.npz"))
+    of_bank = case.oracle(case.b, case.b, bank_rows=True)
+    case.assert_equal(bank.correct(statistics), of_bank)
     rows = data.draw(st.permutations(range(len(case.b))))[: data.draw(st.integers(1, len(case.b)))]
-    case.same(bank.restrict(queries=[f"q{r}" for r in rows]).correct(known), own[list(rows)])
-    whole = case.oracle(case.s, case.b)
-    case.same(case.scores(case.s, queries="o").correct(known), whole)
-    again = [r < len(case.b) and np.array_equal(row, case.b[r]) for r, row in enumerate(case.s)]
-    expected = np.array([own[r] if same else whole[r] for r, same in enumerate(again)])
-    case.same(case.scores(case.s).correct(known), expected)
+    case.assert_equal(bank.restrict(queries=[f"q{r}" for r in rows]).correct(statistics), of_bank[list(rows)])
+    of_queries = case.oracle(case.s, case.b)
+    case.assert_equal(case.scores(case.s, queries="o").correct(statistics), of_queries)
+    is_bank_row = [r < len(case.b) and np.array_equal(row, case.b[r]) for r, row in enumerate(case.s)]
+    expected = np.array([of_bank[r] if from_bank else of_queries[r] for r, from_bank in enumerate(is_bank_row)])
+    case.assert_equal(case.scores(case.s).correct(statistics), expected)
 
 
 def check_paths_agree(data):
     """The same matrix on every path: the same lists, where the numbers are whole and nothing is rounded before."""
     case = Case(data)
     paths = [path for path in PATHS if path.endswith(case.path.split()[-1])]
-    found = [case.correct(blocks(case.s, path, step=case.step)) for path in paths]
-    for other in found[1:]:
-        same_numbers(other.matrix(), found[0].matrix().astype(np.float64), case.path, scale=case.scale)
-        same_order(other.top(3).indices, found[0].matrix().astype(np.float64), case.path, scale=case.scale)
+    results = [case.correct(blocks(case.s, path, step=case.step)) for path in paths]
+    for result in results[1:]:
+        same_numbers(result.matrix(), results[0].matrix().astype(np.float64), case.path, scale=case.scale)
+        same_order(result.top(3).indices, results[0].matrix().astype(np.float64), case.path, scale=case.scale)
 
 
 EXTREMES = st.sampled_from([0.0, 1.0, -1.0, 1e-30, 1e10, -1e20, 3e38, np.inf])
@@ -127,12 +127,12 @@ def check_never_nan(data):
     elements = st.one_of(EXTREMES, st.just(-np.inf))
     matrix = data.draw(matrices(shapes(2), elements)).astype(np.float32).astype(np.float64)
     corrected = case.correct(blocks(matrix, case.path, step=case.step))
-    got = refused(corrected.matrix, "overflows", "cannot be corrected")
-    if got is None:
+    actual = refused(corrected.matrix, "overflows", "cannot be corrected")
+    if actual is None:
         return
     assert np.isfinite(matrix[matrix > -np.inf]).all()
-    assert not np.isnan(got).any() and not np.isposinf(got).any()
-    assert np.array_equal(np.isneginf(got), np.isneginf(matrix))
+    assert not np.isnan(actual).any() and not np.isposinf(actual).any()
+    assert np.array_equal(np.isneginf(actual), np.isneginf(matrix))
 
 
 def check_vectors(data):
@@ -150,8 +150,8 @@ def check_vectors(data):
     case.scale = case.rounding(s, b)
     for device in (None, "cpu") if len(PATHS) > 2 else (None,):
         scores, case.path = Scores.from_embeddings(queries, candidates, similarity="dot", device=device), "float32"
-        case.same(case.correct(scores), case.oracle(s, s, own=True))
-        case.same(case.correct(scores, bank=bank), case.oracle(s, b))
+        case.assert_equal(case.correct(scores), case.oracle(s, s, bank_rows=True))
+        case.assert_equal(case.correct(scores, bank=bank), case.oracle(s, b))
         twins_are_tied(case.correct(scores).matrix(), sides[1].T)
 
 
@@ -168,4 +168,6 @@ def test_the_oracles_agree_with_themselves_turned(name):
     """A sanity check of the oracles: a bank that is the queries gives what the own bank gives, but for the own term."""
     matrix = np.random.default_rng(0).standard_normal((6, 5))
     if name != "inverted_softmax":
-        assert np.array_equal(slow.CORRECTIONS[name](matrix, matrix, own=True), slow.CORRECTIONS[name](matrix, matrix))
+        assert np.array_equal(
+            slow.CORRECTIONS[name](matrix, matrix, bank_rows=True), slow.CORRECTIONS[name](matrix, matrix)
+        )

@@ -67,17 +67,17 @@ def prefix_of(systems):
 
 def check_ranks(data):
     systems, (n, m) = drawn(data)
-    given, depth = [s.given for s in systems], data.draw(st.one_of(st.none(), st.integers(1, m)))
+    inputs, depth = [s.given for s in systems], data.draw(st.one_of(st.none(), st.integers(1, m)))
     k = data.draw(st.sampled_from([0, 1, 60, 0.1]))
-    fused, reciprocals = borda(given, depth=depth), reciprocal_rank(given, k=k, depth=depth)
+    fused, reciprocals = borda(inputs, depth=depth), reciprocal_rank(inputs, k=k, depth=depth)
     leads = next((s for s in systems if not isinstance(s.given, Ranking)), systems[0]).given
     numbers = [int(c[1:]) for c in leads.candidates]  # ties go by the order of the system that leads
-    found = rows_of(fused, systems, prefix_of(systems)), rows_of(reciprocals, systems, prefix_of(systems))
+    ranked = rows_of(fused, systems, prefix_of(systems)), rows_of(reciprocals, systems, prefix_of(systems))
     for q in range(n):
         lists = [{numbers.index(c): r for c, r in slow.ranks_of(s.listed[q]).items()} for s in systems]
-        assert found[0][q] == [numbers[c] for c in slow.borda(lists, m)][:depth]
+        assert ranked[0][q] == [numbers[c] for c in slow.borda(lists, m)][:depth]
         sums, order = slow.reciprocal(lists, k)
-        assert found[1][q] == [numbers[c] for c in order][:depth]
+        assert ranked[1][q] == [numbers[c] for c in order][:depth]
         scores = reciprocals.scores[reciprocals.queries.index(f"{prefix_of(systems)}{q}")]
         for place, c in enumerate(order[:depth]):
             assert scores[place] == pytest.approx(float(sums[c]), rel=1e-14)
@@ -88,40 +88,40 @@ MEANS = st.sampled_from([PLAIN, TIED, LARGE, HOLED, st.sampled_from([-np.inf, 0.
 
 def check_mean(data):
     systems, (n, m) = drawn(data, elements=data.draw(MEANS), only=("scores", "ranking", "cut"))
-    how = data.draw(st.sampled_from(["zscore", "minmax", None]))
-    fused = mean([s.given for s in systems], normalise=how)
+    normalisation = data.draw(st.sampled_from(["zscore", "minmax", None]))
+    fused = mean([s.given for s in systems], normalise=normalisation)
     single = fused.dtype == np.float32
-    got = fused.restrict(
+    fused_matrix = fused.restrict(
         queries=[f"{prefix_of(systems)}{q}" for q in range(n)],
         candidates=[f"{systems[0].given.candidates[0][0]}{c}" for c in range(m)],
     ).matrix()
-    assert not np.isnan(got).any()
+    assert not np.isnan(fused_matrix).any()
     for q in range(n):
-        rows = [spread(s.listed[q], m, how) for s in systems]
+        rows = [spread(s.listed[q], m, normalisation) for s in systems]
         for c in range(m):
             parts = [row[c] for row in rows]
             if None in parts:
-                assert got[q, c] == -np.inf
+                assert fused_matrix[q, c] == -np.inf
             else:
                 exact = float(sum(map(Fraction, parts)) / len(parts))
-                size = max(map(abs, parts)) if how is None else 1.0
-                assert got[q, c] == pytest.approx(exact, rel=1e-6 if single else 1e-9, abs=1e-9 * size + 1e-12)
+                size = max(map(abs, parts)) if normalisation is None else 1.0
+                assert fused_matrix[q, c] == pytest.approx(exact, rel=1e-6 if single else 1e-9, abs=1e-9 * size + 1e-12)
 
 
-def spread(listed, m, how):
+def spread(listed, m, method):
     """A system's normalised scores of all candidates; those it does not list count as the last that has a number."""
-    held = dict(zip(listed, slow.normal(list(listed.values()), how), strict=True))
-    last = min((v for v in held.values() if v is not None), default=0.0)
-    return [held.get(c, last) for c in range(m)]
+    normalised = dict(zip(listed, slow.normal(list(listed.values()), method), strict=True))
+    last = min((v for v in normalised.values() if v is not None), default=0.0)
+    return [normalised.get(c, last) for c in range(m)]
 
 
 def check_cut(data):
     """Any depth is the head of the whole list, by every method and on every path."""
     systems, (_, m) = drawn(data, only=("scores", "ranking"))
     method, depth = data.draw(st.sampled_from(sorted(FUSIONS))), data.draw(st.integers(1, m))
-    whole, head = (fuse([s.given for s in systems], method, depth=d) for d in (None, depth))
-    assert np.array_equal(whole.indices[:, :depth], head.indices)
-    assert np.array_equal(whole.scores[:, :depth], head.scores)
+    full, head = (fuse([s.given for s in systems], method, depth=d) for d in (None, depth))
+    assert np.array_equal(full.indices[:, :depth], head.indices)
+    assert np.array_equal(full.scores[:, :depth], head.scores)
 
 
 test_ranks, test_ranks_long = standing(check_ranks)

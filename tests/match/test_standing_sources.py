@@ -32,8 +32,8 @@ def listed(matrix, k):
 def counted(matrix, row, column):
     """(above, equal, equal before) of one pair."""
     value = matrix[row, column]
-    others = matrix[row].tolist()
-    return sum(v > value for v in others), sum(v == value for v in others), sum(v == value for v in others[:column])
+    values = matrix[row].tolist()
+    return sum(v > value for v in values), sum(v == value for v in values), sum(v == value for v in values[:column])
 
 
 @contextmanager
@@ -53,14 +53,16 @@ class Pieces:
         self.width = width
 
     def stream(self, scores, consume, *, progress=None):
-        whole = np.concatenate([scores.block(r, r + 1) for r in range(scores.shape[0])])
-        divided = consume.divided(lambda rows, columns: whole[rows, columns]) if hasattr(consume, "divided") else None
+        matrix = np.concatenate([scores.block(r, r + 1) for r in range(scores.shape[0])])
+        divided = consume.divided(lambda rows, columns: matrix[rows, columns]) if hasattr(consume, "divided") else None
         if divided is None:
-            yield from (consume(r, whole[r : r + 1].copy()) for r in range(len(whole)))
+            yield from (consume(r, matrix[r : r + 1].copy()) for r in range(len(matrix)))
             return
-        lows = range(0, whole.shape[1], self.width)
-        for r in range(len(whole)):
-            yield divided.join([divided.piece(r, low, whole[r : r + 1, low : low + self.width].copy()) for low in lows])
+        lows = range(0, matrix.shape[1], self.width)
+        for r in range(len(matrix)):
+            yield divided.join(
+                [divided.piece(r, low, matrix[r : r + 1, low : low + self.width].copy()) for low in lows]
+            )
 
     def fold(self, scores, add, merge, *, steady, progress=None):
         raise NotImplementedError
@@ -90,13 +92,13 @@ def places_as_expected(scores, matrix, data):
     n, m = matrix.shape
     pairs = sorted({(data.draw(st.integers(0, n - 1)), data.draw(st.integers(0, m - 1))) for _ in range(4)})
     truth = Judgements.from_pairs([(scores.queries[r], scores.candidates[c]) for r, c in pairs])
-    (placed,), kept = place(scores, [RankRequest(truth)], RankOptions(keep=2))
-    found = {
+    (placed,), ranking = place(scores, [RankRequest(truth)], RankOptions(keep=2))
+    counts = {
         (str(placed.queries[q]), int(a), int(t))
         for q, a, t in zip(placed.query, placed.above, placed.tied, strict=True)
     }
-    assert found == {(str(scores.queries[r]), *counted(matrix, r, c)[:2]) for r, c in pairs}
-    assert kept.indices.tolist() == listed(matrix, 2)
+    assert counts == {(str(scores.queries[r]), *counted(matrix, r, c)[:2]) for r, c in pairs}
+    assert ranking.indices.tolist() == listed(matrix, 2)
     (ordered,), _ = place(scores, [RankRequest(truth)], RankOptions(ties="order"))
     ranks = sorted(sum(counted(matrix, r, c)[::2]) for r, c in pairs)
     assert sorted(ordered.above.tolist()) == ranks
@@ -123,10 +125,10 @@ def kinds(matrix):
 
 def check_matrices(data):
     matrix = data.draw(matrices(shapes(1, 6), data.draw(st.sampled_from([PLAIN, TIED, HOLED]))))
-    _, given = data.draw(st.sampled_from(list(kinds(matrix))), label="kind")
+    _, array = data.draw(st.sampled_from(list(kinds(matrix))), label="kind")
     ids = ["x", "x"] if data.draw(st.booleans()) else ["q", "c"]
     keys = [[f"{prefix}{i}" for i in range(size)] for prefix, size in zip(ids, matrix.shape, strict=True)]
-    as_expected(Scores.from_matrix(given, *keys), matrix, data)
+    as_expected(Scores.from_matrix(array, *keys), matrix, data)
 
 
 def check_blocks(data):
@@ -152,11 +154,11 @@ def vectors(data, n, d, elements):
 
 def sides(data, elements):
     d = data.draw(st.integers(1, 5))
-    found = [vectors(data, data.draw(st.integers(1, 6)), d, elements) for _ in range(2)]
+    arrays = [vectors(data, data.draw(st.integers(1, 6)), d, elements) for _ in range(2)]
     shared = data.draw(st.booleans())
     names = ("x", "x") if shared else ("q", "c")
-    return found, [
-        Embeddings([f"{name}{i}" for i in range(len(side))], side) for name, side in zip(names, found, strict=True)
+    return arrays, [
+        Embeddings([f"{name}{i}" for i in range(len(side))], side) for name, side in zip(names, arrays, strict=True)
     ]
 
 
@@ -189,15 +191,15 @@ def check_products(data):
     """Any vectors, cosine and dot: near the product in double precision, and equal vectors are never told apart."""
     (a, b), (queries, candidates) = sides(data, ANY)
     similarity, device = data.draw(st.sampled_from(["cosine", "dot"])), data.draw(st.sampled_from(DEVICES))
-    got = Scores.from_embeddings(queries, candidates, similarity=similarity, device=device).matrix()
+    actual = Scores.from_embeddings(queries, candidates, similarity=similarity, device=device).matrix()
     a, b = np.float64(np.float32(a)), np.float64(np.float32(b))
     if similarity == "cosine":
         a, b = (m / np.linalg.norm(m, axis=1, keepdims=True) for m in (a, b))
-    same_numbers(got, a @ b.T, "float32", scale=1.0 + np.abs(a @ b.T).max())
+    same_numbers(actual, a @ b.T, "float32", scale=1.0 + np.abs(a @ b.T).max())
     for x in range(len(b)):
         for y in range(x):
             if np.array_equal(b[x], b[y]):
-                assert np.array_equal(got[:, x], got[:, y])
+                assert np.array_equal(actual[:, x], actual[:, y])
 
 
 HUGE = st.sampled_from([1.0, -1.0, 0.0, 1e-20, 1e10, -1e19, 1e20, 3e38, -3e38])
@@ -208,15 +210,15 @@ def check_overflow(data):
     (a, b), (queries, candidates) = sides(data, HUGE)
     device = data.draw(st.sampled_from(DEVICES))
     scores = Scores.from_embeddings(queries, candidates, similarity="dot", device=device)
-    got = refused(scores.matrix, "overflows single precision")
+    actual = refused(scores.matrix, "overflows single precision")
     exact = np.array(
         [[math.fsum(x * y for x, y in zip(p, q, strict=True)) for q in np.float64(b)] for p in np.float64(a)]
     )
     lengths = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=1)
-    if got is None:
+    if actual is None:
         assert lengths.max() > 3e38
         return
-    assert np.isfinite(got).all() and (np.abs(got - exact) <= 1e-6 * lengths + 1e-36).all()
+    assert np.isfinite(actual).all() and (np.abs(actual - exact) <= 1e-6 * lengths + 1e-36).all()
     cosine = Scores.from_embeddings(queries, candidates, device=device).matrix()
     assert np.isfinite(cosine).all() and (np.abs(cosine) <= 1 + 1e-6).all()
 
@@ -231,13 +233,13 @@ def check_sets(data):
         data.draw(st.sampled_from(["max", "smooth", "maxsim"])),
         data.draw(st.sampled_from([0.5, 10.0, 200.0])),
     )
-    held = [
+    sets = [
         {f"{name}{i}": vectors(data, data.draw(st.integers(1, 3)), d, ANY) for i in range(data.draw(st.integers(1, 4)))}
         for name in "qc"
     ]
-    scores = Scores.from_sets(*held, similarity=similarity, pooling=pooling, gamma=gamma)
+    scores = Scores.from_sets(*sets, similarity=similarity, pooling=pooling, gamma=gamma)
     expected = np.array(
-        [[pooled(p, q, similarity, pooling, gamma) for q in held[1].values()] for p in held[0].values()]
+        [[pooled(p, q, similarity, pooling, gamma) for q in sets[1].values()] for p in sets[0].values()]
     )
     same_numbers(scores.matrix(), expected, "float32", scale=1.0 + np.abs(expected).max())
     same_numbers(scores.T.matrix(), expected.T, "float32", scale=1.0 + np.abs(expected).max())

@@ -49,24 +49,24 @@ def contents(path) -> dict[str, int]:
     return counts
 
 
-def keep_adding(path, name: str, told, count: int) -> None:
+def keep_adding(path, name: str, pipe, count: int) -> None:
     """A child: adds batches, deletes and compacts now and then, and acknowledges each batch after it is added."""
     opened = open_index(path)
     for number in range(count):
         prefix = f"{name}.{number}"
         opened.add(vectors(prefix))
-        told.send(prefix)
+        pipe.send(prefix)
         if number % 5 == 4:
             opened.compact()
 
 
-def wait_for(told, seconds: float = 120) -> list[str]:
+def wait_for(pipe, seconds: float = 120) -> list[str]:
     """The acknowledgements so far, at least one."""
-    assert told.poll(seconds), "the child acknowledged nothing"
+    assert pipe.poll(seconds), "the child acknowledged nothing"
     heard = []
-    while told.poll(0):
+    while pipe.poll(0):
         try:
-            heard.append(told.recv())
+            heard.append(pipe.recv())
         except EOFError:
             break
     return heard
@@ -77,16 +77,16 @@ def test_a_killed_writer_loses_nothing_that_was_acknowledged_and_leaves_nothing_
     rng = random.Random(7)
     acknowledged: list[str] = []
     for round_ in range(12):
-        here, there = CHILDREN.Pipe(duplex=False)
-        child = CHILDREN.Process(target=keep_adding, args=(place, f"r{round_}", there, 10_000))
+        receiver, sender = CHILDREN.Pipe(duplex=False)
+        child = CHILDREN.Process(target=keep_adding, args=(place, f"r{round_}", sender, 10_000))
         child.start()
-        there.close()
-        acknowledged += wait_for(here)
+        sender.close()
+        acknowledged += wait_for(receiver)
         time.sleep(rng.uniform(0, 0.12))
         os.kill(child.pid, signal.SIGKILL)
         child.join(30)
         assert child.exitcode == -signal.SIGKILL
-        acknowledged += wait_for(here, 0) if here.poll(0) else []
+        acknowledged += wait_for(receiver, 0) if receiver.poll(0) else []
         counts = contents(place)
         assert set(acknowledged) <= set(counts)
         assert set(counts.values()) == {BATCH}
@@ -101,11 +101,11 @@ def test_an_index_whose_making_was_killed_can_be_made_again(tmp_path):
     rng = random.Random(3)
     for round_ in range(6):
         path = tmp_path / str(round_)
-        here, there = CHILDREN.Pipe(duplex=False)
-        child = CHILDREN.Process(target=make_slowly, args=(path, there))
+        receiver, sender = CHILDREN.Pipe(duplex=False)
+        child = CHILDREN.Process(target=make_slowly, args=(path, sender))
         child.start()
-        there.close()
-        assert here.recv() == "begun"
+        sender.close()
+        assert receiver.recv() == "begun"
         time.sleep(rng.uniform(0, 0.06))
         os.kill(child.pid, signal.SIGKILL)
         child.join(30)
@@ -114,10 +114,10 @@ def test_an_index_whose_making_was_killed_can_be_made_again(tmp_path):
         assert contents(path) == {"made": 2000}
 
 
-def make_slowly(path, told) -> None:
-    made = vectors("made", 2000)
-    told.send("begun")
-    index(path, made, similarity="dot")
+def make_slowly(path, pipe) -> None:
+    embeddings = vectors("made", 2000)
+    pipe.send("begun")
+    index(path, embeddings, similarity="dot")
     time.sleep(60)
 
 
@@ -125,31 +125,31 @@ def make_slowly(path, told) -> None:
 def test_processes_that_add_at_once_lose_nothing_while_others_read(place):
     pipes, children = [], []
     for number in range(3):
-        here, there = CHILDREN.Pipe(duplex=False)
-        children.append(CHILDREN.Process(target=keep_adding, args=(place, f"p{number}", there, 6)))
-        pipes.append(here)
+        receiver, sender = CHILDREN.Pipe(duplex=False)
+        children.append(CHILDREN.Process(target=keep_adding, args=(place, f"p{number}", sender, 6)))
+        pipes.append(receiver)
         children[-1].start()
-        there.close()
+        sender.close()
     while any(child.is_alive() for child in children):
         assert set(contents(place).values()) == {BATCH}  # a reader sees whole batches at any time
     assert [child.exitcode for child in children] == [0, 0, 0]
     assert contents(place) == {"first": BATCH} | {f"p{n}.{b}": BATCH for n in range(3) for b in range(6)}
 
 
-def add_once(path, told) -> None:
+def add_once(path, pipe) -> None:
     try:
-        told.send(open_index(path).add(vectors("same")))
+        pipe.send(open_index(path).add(vectors("same")))
     except LimnerError as error:
-        told.send(str(error))
+        pipe.send(str(error))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the fork server is of Unix")
 def test_of_processes_that_add_the_same_ids_at_once_one_is_taken(place):
-    here, there = CHILDREN.Pipe(duplex=False)
-    children = [CHILDREN.Process(target=add_once, args=(place, there)) for _ in range(3)]
+    receiver, sender = CHILDREN.Pipe(duplex=False)
+    children = [CHILDREN.Process(target=add_once, args=(place, sender)) for _ in range(3)]
     for child in children:
         child.start()
-    answers = [here.recv() for _ in children]
+    answers = [receiver.recv() for _ in children]
     for child in children:
         child.join(30)
     assert answers.count(BATCH) == 1
@@ -235,9 +235,9 @@ def test_addresses_are_passed_through(tmp_path):
     address = f"file://{tmp_path}/by-address"
     index(address, vectors("first"), similarity="dot")
     assert contents(address) == contents(tmp_path / "by-address") == {"first": BATCH}
-    made = index("memory://somewhere", vectors("first"))
-    assert made.add(vectors("second")) == BATCH
-    assert len(made) == 2 * BATCH
+    vector_index = index("memory://somewhere", vectors("first"))
+    assert vector_index.add(vectors("second")) == BATCH
+    assert len(vector_index) == 2 * BATCH
 
 
 def test_bad_places_are_refused(tmp_path, place):

@@ -67,9 +67,9 @@ def test_correct_with_tune(world):
 def test_from_scores_of_the_whole(world, turned):
     pairs, scores = world
     test, dev = part(world, "test"), part(world, "dev")
-    found = corrected(scores.T if turned else scores, pairs, "csls")
+    tuned = corrected(scores.T if turned else scores, pairs, "csls")
     expected = test[0].correct("csls", **tune("csls", *dev)).matrix()
-    assert np.allclose(found.T.matrix() if turned else found.matrix(), expected, atol=1e-6)
+    assert np.allclose(tuned.T.matrix() if turned else tuned.matrix(), expected, atol=1e-6)
     assert corrected(scores, pairs, "csls", tune=None).correction == correction("csls")
 
 
