@@ -34,9 +34,9 @@ LIMITS = {"clip": 24, "siglip": 24, "bert": 64, "roberta": 64}
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    made = {kind: tiny.backbone(folder / kind, kind=kind) for kind in ("bert", "roberta")}
-    made |= {kind: tiny.clip(folder / kind, kind=kind) for kind in ("clip", "siglip")}
-    return made | {"pairs": tiny.backbone(folder / "pairs", labels=1), "blip": tiny.blip(folder / "blip")}
+    folders = {kind: tiny.backbone(folder / kind, kind=kind) for kind in ("bert", "roberta")}
+    folders |= {kind: tiny.clip(folder / kind, kind=kind) for kind in ("clip", "siglip")}
+    return folders | {"pairs": tiny.backbone(folder / "pairs", labels=1), "blip": tiny.blip(folder / "blip")}
 
 
 @pytest.fixture(scope="module")
@@ -112,15 +112,15 @@ def test_an_inner_block_keeps_its_counts():
 def test_threads_of_a_computation_count_too():
     from limner.scores.parallel_blocks import threads
 
-    seen = set()
+    thread_names = set()
 
     def work(row: int) -> None:
-        seen.add(threading.current_thread().name)
+        thread_names.add(threading.current_thread().name)
         count([f"text {row}"], [9], limit=5)
 
     with collected() as cut, threads(4) as spread:
         list(spread(work, range(20)))
-    assert threading.current_thread().name not in seen
+    assert threading.current_thread().name not in thread_names
     assert cut.notes == (sentence(20, 20, 5, 9),)
 
 
@@ -131,18 +131,18 @@ ADAPTERS = [("transformers", "bert"), ("transformers", "roberta"), ("clip", "cli
 
 @pytest.mark.parametrize(("name", "kind"), ADAPTERS, ids=[f"{n}-{k}" for n, k in ADAPTERS])
 def test_the_count_is_that_of_the_tokenizer_without_a_limit(name, kind, models):
-    made, limit = encoder(name, model=models[kind], device="cpu"), LIMITS[kind]
+    model, limit = encoder(name, model=models[kind], device="cpu"), LIMITS[kind]
     words = "dog " * limit
     texts = [*TEXTS, *(" ".join(words.split()[:n]) for n in range(limit - 4, limit + 1))]
-    whole = lengths(models[kind], texts)
-    cut = [length for length in whole if length > limit]
+    token_counts = lengths(models[kind], texts)
+    cut = [length for length in token_counts if length > limit]
     assert 2 < len(cut) < len(texts), "some are just below the limit, and some just above"
-    assert notes_of(lambda: made.encode(texts)) == (sentence(len(cut), len(texts), limit, max(cut)),)
+    assert notes_of(lambda: model.encode(texts)) == (sentence(len(cut), len(texts), limit, max(cut)),)
 
 
 def test_a_slow_tokenizer(models):
-    made = encoder("transformers", model=models["bert"], device="cpu")
-    fast = made.tokenizer
+    model = encoder("transformers", model=models["bert"], device="cpu")
+    fast = model.tokenizer
 
     class Slow:
         """Gives no encodings, as tokenizers in Python do."""
@@ -150,36 +150,36 @@ def test_a_slow_tokenizer(models):
         def __call__(self, texts, **options):
             return {"input_ids": fast(texts, **options)["input_ids"]}
 
-    made.tokenizer = Slow()
+    model.tokenizer = Slow()
     expected = sentence(2, 4, 64, max(lengths(models["bert"], TEXTS)))
-    assert notes_of(lambda: made.encode(TEXTS)) == (expected,)
+    assert notes_of(lambda: model.encode(TEXTS)) == (expected,)
 
 
 def test_sentences_with_a_prompt(models):
     pytest.importorskip("sentence_transformers")
-    made = encoder("sentence-transformers", model=models["bert"], prompt="the dog ", device="cpu")
-    whole = lengths(models["bert"], [f"the dog {text}" for text in TEXTS])
-    limit = made.model.max_seq_length
-    assert notes_of(lambda: made.encode(TEXTS)) == (sentence(2, 4, limit, max(whole)),)
+    model = encoder("sentence-transformers", model=models["bert"], prompt="the dog ", device="cpu")
+    token_counts = lengths(models["bert"], [f"the dog {text}" for text in TEXTS])
+    limit = model.model.max_seq_length
+    assert notes_of(lambda: model.encode(TEXTS)) == (sentence(2, 4, limit, max(token_counts)),)
 
 
 def test_a_model_of_images_and_texts_that_another_library_runs(models):
     library = pytest.importorskip("sentence_transformers")
     if int(library.__version__.partition(".")[0]) < 6:
         pytest.skip("needs a version that reads images")
-    made = encoder("sentence-transformers-multimodal", model=models["clip"], device="cpu")
-    assert notes_of(lambda: made.encode(TEXTS)) == (sentence(2, 4, 24, max(lengths(models["clip"], TEXTS))),)
+    model = encoder("sentence-transformers-multimodal", model=models["clip"], device="cpu")
+    assert notes_of(lambda: model.encode(TEXTS)) == (sentence(2, 4, 24, max(lengths(models["clip"], TEXTS))),)
 
 
 def test_late_interaction(tmp_path):
     library = pytest.importorskip("sentence_transformers")
     if not hasattr(library, "MultiVectorEncoder"):
         pytest.skip("needs MultiVectorEncoder")
-    made = encoder("multi-vector", model=tiny.backbone(tmp_path / "bert"), device="cpu")
-    made.model[0].query_expansion, made.model[0].query_length, made.model[0].document_length = None, 9, 11
-    whole = max(lengths(tmp_path / "bert", TEXTS))
+    model = encoder("multi-vector", model=tiny.backbone(tmp_path / "bert"), device="cpu")
+    model.model[0].query_expansion, model.model[0].query_length, model.model[0].document_length = None, 9, 11
+    longest = max(lengths(tmp_path / "bert", TEXTS))
     for queries, limit in ((True, 9), (False, 11)):
-        assert notes_of(lambda q=queries: made.encode_sets(TEXTS, queries=q)) == (sentence(2, 4, limit, whole),)
+        assert notes_of(lambda q=queries: model.encode_sets(TEXTS, queries=q)) == (sentence(2, 4, limit, longest),)
 
 
 def test_a_tokenizer_of_open_clip(monkeypatch):
@@ -197,10 +197,10 @@ def test_a_tokenizer_of_open_clip(monkeypatch):
                 row[: len(tokens)] = torch.tensor(tokens)
             return rows
 
-    made = openclip.OpenClipEncoder.__new__(openclip.OpenClipEncoder)
-    made.tokenizer = Tokenizer()
+    model = openclip.OpenClipEncoder.__new__(openclip.OpenClipEncoder)
+    model.tokenizer = Tokenizer()
     texts = [" ".join(["dog"] * n) for n in (0, 3, 5, 6, 7, 20)]
-    assert notes_of(lambda: made.tokens(texts)) == (sentence(2, 6, 8, 22),)
+    assert notes_of(lambda: model.tokens(texts)) == (sentence(2, 6, 8, 22),)
 
 
 def test_onnx_tokens(models):
@@ -215,8 +215,8 @@ def test_onnx_tokens(models):
 def test_words_of_two_towers():
     from limner.systems.towers.vocabulary import Vocabulary
 
-    known = Vocabulary.fit(TEXTS, min_count=1)
-    assert notes_of(lambda: known.tokens(TEXTS, max_tokens=20)) == (sentence(2, 4, 20, 242, unit="words"),)
+    vocabulary = Vocabulary.fit(TEXTS, min_count=1)
+    assert notes_of(lambda: vocabulary.tokens(TEXTS, max_tokens=20)) == (sentence(2, 4, 20, 242, unit="words"),)
 
 
 def test_pairs_of_texts(models):
@@ -224,8 +224,8 @@ def test_pairs_of_texts(models):
 
     scorer = CrossEncoderScorer(models["pairs"], device="cpu", max_tokens=40)
     tokenizer = transformers.AutoTokenizer.from_pretrained(models["pairs"])
-    whole = [len(tokenizer("the dog", text, verbose=False)["input_ids"]) for text in TEXTS]
-    expected = sentence(2, 4, 40, max(whole), kind="pairs")
+    token_counts = [len(tokenizer("the dog", text, verbose=False)["input_ids"]) for text in TEXTS]
+    expected = sentence(2, 4, 40, max(token_counts), kind="pairs")
     assert notes_of(lambda: scorer.score_pairs(["the dog"] * 4, TEXTS)) == (expected,)
 
 
@@ -242,13 +242,13 @@ def test_pairs_of_an_image_and_a_text(models, world):
 
 
 def test_vectors_from_a_cache_say_it_too(models, tmp_path):
-    whole = max(lengths(models["clip"], TEXTS))
+    longest = max(lengths(models["clip"], TEXTS))
     first = Cached(encoder("clip", model=models["clip"], device="cpu"), tmp_path / "cache", every=2)
-    assert notes_of(lambda: first.encode(TEXTS)) == (sentence(2, 4, 24, whole),)
-    again = Cached(encoder("clip", model=models["clip"], device="cpu"), tmp_path / "cache")
-    assert notes_of(lambda: again.encode([*TEXTS, "the park"])) == (sentence(2, 5, 24, whole),)
-    assert again.reused == 4
-    assert notes_of(lambda: again.encode(["the dog", "the park"])) == ()
+    assert notes_of(lambda: first.encode(TEXTS)) == (sentence(2, 4, 24, longest),)
+    warm = Cached(encoder("clip", model=models["clip"], device="cpu"), tmp_path / "cache")
+    assert notes_of(lambda: warm.encode([*TEXTS, "the park"])) == (sentence(2, 5, 24, longest),)
+    assert warm.reused == 4
+    assert notes_of(lambda: warm.encode(["the dog", "the park"])) == ()
 
 
 # --- results ----------------------------------------------------------------------------------------------------
@@ -305,35 +305,35 @@ def clip(models):
 
 def test_evaluate_and_compare_say_it(clip, models, table, world, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    expected, how = of_world(world, models["clip"]), ("--model", clip, "--json", "-o", "a.json")
+    expected, options = of_world(world, models["clip"]), ("--model", clip, "--json", "-o", "a.json")
     for _ in range(2):  # the second time, the vectors come from a cache
-        said, err = limner_says("evaluate", table / "captions.csv", *how, "--cache", "kept")
-        assert said["notes"].count(expected) == 1 and "longer than" not in err
-    said, _ = limner_says("compare", "a.json", "a.json", "--json")
-    assert {f"{clip} ({n}): {expected}" for n in (1, 2)} <= {*said["notes"]}
+        answer, err = limner_says("evaluate", table / "captions.csv", *options, "--cache", "kept")
+        assert answer["notes"].count(expected) == 1 and "longer than" not in err
+    answer, _ = limner_says("compare", "a.json", "a.json", "--json")
+    assert {f"{clip} ({n}): {expected}" for n in (1, 2)} <= {*answer["notes"]}
 
 
 def test_encode_says_it(models, table, world, tmp_path):
-    how = ("--model", "clip", "-O", f"model={models['clip']}", "-O", "device=cpu", "--json")
-    said, err = limner_says("encode", table / "texts.txt", *how, "-o", tmp_path / "v.npy")
-    assert said["warnings"] == [of_world(world, models["clip"])] and err.count("longer than") == 1
+    options = ("--model", "clip", "-O", f"model={models['clip']}", "-O", "device=cpu", "--json")
+    answer, err = limner_says("encode", table / "texts.txt", *options, "-o", tmp_path / "v.npy")
+    assert answer["warnings"] == [of_world(world, models["clip"])] and err.count("longer than") == 1
 
 
 def test_index_and_search_say_it(clip, models, table, world, tmp_path):
-    made = ("index", tmp_path / "t.index", "--items", table / "texts.txt", "--model", clip, "--json")
-    said, err = limner_says(*made)
+    words = ("index", tmp_path / "t.index", "--items", table / "texts.txt", "--model", clip, "--json")
+    answer, err = limner_says(*words)
     expected = of_world(world, models["clip"])
-    assert said["warnings"] == [expected] and f"warning: {expected}" in err
-    said, _ = limner_says("search", tmp_path / "t.index", LONG, "--json")
-    assert said["notes"] == [sentence(1, 1, 24, lengths(models["clip"], [LONG])[0])]
+    assert answer["warnings"] == [expected] and f"warning: {expected}" in err
+    answer, _ = limner_says("search", tmp_path / "t.index", LONG, "--json")
+    assert answer["notes"] == [sentence(1, 1, 24, lengths(models["clip"], [LONG])[0])]
 
 
 def test_explain_says_it(clip, models, table, world):
-    said, _ = limner_says("explain", "failures", table / "captions.csv", "--model", clip, "--json")
-    assert said["warnings"] == [of_world(world, models["clip"])]
+    answer, _ = limner_says("explain", "failures", table / "captions.csv", "--model", clip, "--json")
+    assert answer["warnings"] == [of_world(world, models["clip"])]
 
 
 def test_train_says_it(table, world, tmp_path):
-    how = ("-O", "max_tokens=30", "-O", "min_count=1", "-O", "epochs=1", "--json", "-o", tmp_path / "m")
-    said, err = limner_says("train", "towers", table / "captions.csv", *how)
-    assert said["warnings"] == [sentence(2, len(set(world.texts.values)), 30, 242, unit="words")], err
+    options = ("-O", "max_tokens=30", "-O", "min_count=1", "-O", "epochs=1", "--json", "-o", tmp_path / "m")
+    answer, err = limner_says("train", "towers", table / "captions.csv", *options)
+    assert answer["warnings"] == [sentence(2, len(set(world.texts.values)), 30, 242, unit="words")], err

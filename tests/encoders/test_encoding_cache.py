@@ -24,9 +24,9 @@ class Lengths:
             if self.dies_at is not None and len(self.seen) >= self.dies_at:
                 raise KeyboardInterrupt
             self.seen.append(value)
-        return np.array([[len(self._held(v)), 1.0] for v in items.values])
+        return np.array([[len(self._content(v)), 1.0] for v in items.values])
 
-    def _held(self, value):
+    def _content(self, value):
         return value.read_bytes() if hasattr(value, "read_bytes") else value
 
 
@@ -39,18 +39,18 @@ def test_nothing_is_encoded_twice(tmp_path):
     first, second = Lengths(), Lengths()
     cached = Cached(first, tmp_path)
     assert cached.encode(items)[:, 0].tolist() == [1, 2, 1, 4] and first.seen == ["a", "bb", "cccc"]
-    again = Cached(second, tmp_path)
-    assert again.encode(items).tolist() == [[1, 1], [2, 1], [1, 1], [4, 1]]
-    assert second.seen == [] and again.reused == 4
+    reopened = Cached(second, tmp_path)
+    assert reopened.encode(items).tolist() == [[1, 1], [2, 1], [1, 1], [4, 1]]
+    assert second.seen == [] and reopened.reused == 4
 
 
 def test_a_killed_run_resumes_where_it_was(tmp_path):
     items = texts([f"{'x' * n}" for n in range(1, 101)])
-    dying, told = Lengths(dies_at=57), []
+    dying, calls = Lengths(dies_at=57), []
     with pytest.raises(KeyboardInterrupt):
         Cached(dying, tmp_path, every=10).encode(items)
     resumed = Lengths()
-    vectors = Cached(resumed, tmp_path, every=10).encode(items, progress=lambda *t: told.append(t))
+    vectors = Cached(resumed, tmp_path, every=10).encode(items, progress=lambda *t: calls.append(t))
     assert len(resumed.seen) == 50 and vectors[:, 0].tolist() == list(range(1, 101))
 
 
@@ -99,11 +99,11 @@ def test_a_quick_encoder_is_asked_for_many_at_once(tmp_path, monkeypatch):
     assert len(list(tmp_path.rglob("part-*"))) < 20
 
 
-@pytest.mark.parametrize(("total", "most"), [(0, 5), (1, 1), (100, 7), (5000, 4096)])
-def test_pieces_cover_everything_once_in_order(total, most):
-    pieces = list(paced(total, max_items=most))
+@pytest.mark.parametrize(("total", "max_items"), [(0, 5), (1, 1), (100, 7), (5000, 4096)])
+def test_pieces_cover_everything_once_in_order(total, max_items):
+    pieces = list(paced(total, max_items=max_items))
     assert [row for piece in pieces for row in range(total)[piece]] == list(range(total))
-    assert all(1 <= len(range(total)[piece]) <= most for piece in pieces)
+    assert all(1 <= len(range(total)[piece]) <= max_items for piece in pieces)
 
 
 def test_a_changed_file_is_encoded_again(tmp_path):
@@ -128,16 +128,16 @@ def test_drawn_pictures_are_known_by_their_pixels(tmp_path):
             return np.array([[np.asarray(items.open(row)).mean(), 1.0] for row in range(len(items))])
 
     images, first, second = limner.load("scenes", images=10).images, Means(), Means()
-    made = Cached(first, tmp_path).encode(images)
-    again = Cached(second, tmp_path).encode(limner.load("scenes", images=10).images)
-    assert len(first.seen) == 10 and second.seen == [] and (made == again).all()
+    vectors = Cached(first, tmp_path).encode(images)
+    cached = Cached(second, tmp_path).encode(limner.load("scenes", images=10).images)
+    assert len(first.seen) == 10 and second.seen == [] and (vectors == cached).all()
 
 
 def test_models_never_mix(tmp_path):
     Cached(Lengths(), tmp_path).encode(texts(["a"]))
-    other = Lengths(fingerprint="lengths 2")
-    Cached(other, tmp_path).encode(texts(["a"]))
-    assert other.seen == ["a"]
+    changed = Lengths(fingerprint="lengths 2")
+    Cached(changed, tmp_path).encode(texts(["a"]))
+    assert changed.seen == ["a"]
 
 
 def test_refusals_and_damage(tmp_path):
@@ -183,18 +183,20 @@ def test_a_part_without_a_checksum_is_refused(tmp_path):
 
 def test_a_store_against_a_dictionary(tmp_path):
     rng = np.random.default_rng(0)
-    store, held = RowStore(tmp_path, owner="x", width=1, dtype="float64"), {}
+    store, expected = RowStore(tmp_path, owner="x", width=1, dtype="float64"), {}
     for _ in range(20):
         fresh = [rng.bytes(16) for _ in range(rng.integers(0, 9))]
         values = rng.standard_normal((len(fresh), 1))
         store.put(keys_of(fresh), values)
-        held |= dict(zip(fresh, values[:, 0], strict=True))
-        asked = [*rng.permutation(np.array(list(held), dtype="S16").tolist())[:5], rng.bytes(16)]
-        asked = [bytes(a).ljust(16, b"\0") for a in asked]
-        known, rows = store.get(keys_of(asked))
-        assert known.tolist() == [a in held for a in asked]
-        assert [r for r, k in zip(rows[:, 0], known, strict=True) if k] == [held[a] for a in asked if a in held]
-    assert len(RowStore(tmp_path, owner="x", width=1, dtype="float64")) == len(held)
+        expected |= dict(zip(fresh, values[:, 0], strict=True))
+        keys = [*rng.permutation(np.array(list(expected), dtype="S16").tolist())[:5], rng.bytes(16)]
+        keys = [bytes(a).ljust(16, b"\0") for a in keys]
+        is_stored, rows = store.get(keys_of(keys))
+        assert is_stored.tolist() == [a in expected for a in keys]
+        assert [r for r, k in zip(rows[:, 0], is_stored, strict=True) if k] == [
+            expected[a] for a in keys if a in expected
+        ]
+    assert len(RowStore(tmp_path, owner="x", width=1, dtype="float64")) == len(expected)
 
 
 def test_batches_hold_everything_once_and_keep_the_budget():

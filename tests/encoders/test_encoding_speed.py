@@ -38,23 +38,23 @@ def test_a_large_jpeg_is_decoded_at_a_smaller_scale_and_nothing_else_is(photogra
         assert picture.size == (2400, 1600)
 
 
-@pytest.mark.parametrize(("given", "told"), [(None, "1000 False"), ("7", "7 False")])
-def test_memory_settings_are_made_before_torch_and_leave_those_of_a_person(given, told):
+@pytest.mark.parametrize(("setting", "expected"), [(None, "1000 False"), ("7", "7 False")])
+def test_memory_settings_are_made_before_torch_and_leave_those_of_a_person(setting, expected):
     environment = {k: v for k, v in os.environ.items() if k != "MIMALLOC_PURGE_DELAY"}
-    environment |= {} if given is None else {"MIMALLOC_PURGE_DELAY": given}
+    environment |= {} if setting is None else {"MIMALLOC_PURGE_DELAY": setting}
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == told
+    assert done.stdout.strip() == expected
 
 
 def test_idle_threads_of_torch_sleep_unless_a_person_says_otherwise(monkeypatch):
     from limner.encoders.memory import before_torch
 
-    for given, told in ((None, "PASSIVE"), ("ACTIVE", "ACTIVE")):
+    for setting, expected in ((None, "PASSIVE"), ("ACTIVE", "ACTIVE")):
         monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
-        if given is not None:
-            monkeypatch.setenv("OMP_WAIT_POLICY", given)
+        if setting is not None:
+            monkeypatch.setenv("OMP_WAIT_POLICY", setting)
         before_torch()
-        assert os.environ["OMP_WAIT_POLICY"] == told
+        assert os.environ["OMP_WAIT_POLICY"] == expected
 
 
 def _plain(files):
@@ -97,10 +97,12 @@ def test_vectors_do_not_depend_on_batches_and_hardly_on_the_scale(photograph):
     from limner.encoders import encoder
 
     files = [photograph / name for name in ("large.jpg", "small.jpg", "large.png")]
-    made = encoder("efficientnet-lite", device="cpu")
-    assert made.batch_size == 16
-    found = made.encode(Items.of(files))
-    np.testing.assert_allclose(encoder("efficientnet-lite", device="cpu", batch_size=1).encode(files), found, atol=1e-4)
-    np.testing.assert_allclose(found, _plain(files), atol=1e-4)
-    unit = found / np.linalg.norm(found, axis=1, keepdims=True)
+    model = encoder("efficientnet-lite", device="cpu")
+    assert model.batch_size == 16
+    vectors = model.encode(Items.of(files))
+    np.testing.assert_allclose(
+        encoder("efficientnet-lite", device="cpu", batch_size=1).encode(files), vectors, atol=1e-4
+    )
+    np.testing.assert_allclose(vectors, _plain(files), atol=1e-4)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     assert unit[0] @ unit[2] > 0.98  # the same photograph, decoded at half its size and whole

@@ -53,7 +53,7 @@ def old_weights(folder: Path) -> None:
         file.unlink()
 
 
-def made():
+def encode_two():
     return encoder("transformers", model=MODEL, device="cpu").encode(["a dog", "two children"])
 
 
@@ -64,15 +64,15 @@ def test_weights_of_torch_are_fetched_where_there_are_no_others(served, good):
     old_weights(served.models[MODEL])
     for name in ("training_args.bin", "optimizer.pt", "tf_model.h5", "open_clip_pytorch_model.bin"):
         hostile.weights(served.models[MODEL] / name)
-    wanted = encoder("transformers", model=good / "bert", device="cpu").encode(["a dog", "two children"])
-    np.testing.assert_array_equal(made(), wanted)
+    expected = encoder("transformers", model=good / "bert", device="cpu").encode(["a dog", "two children"])
+    np.testing.assert_array_equal(encode_two(), expected)
     assert "pytorch_model.bin" in served.fetched
     assert not {"training_args.bin", "optimizer.pt", "tf_model.h5", "open_clip_pytorch_model.bin"} & set(served.fetched)
 
 
 def test_weights_of_torch_are_left_where_there_are_others(served):
     hostile.weights(served.models[MODEL] / "pytorch_model.bin")
-    made()
+    encode_two()
     assert "model.safetensors" in served.fetched and "pytorch_model.bin" not in served.fetched
 
 
@@ -80,8 +80,8 @@ def test_clip_with_weights_of_torch_alone(served, good, tmp_path):
     shutil.rmtree(served.models[MODEL])
     shutil.copytree(good / "clip", served.models[MODEL])
     old_weights(served.models[MODEL])
-    wanted = encoder("clip", model=good / "clip", device="cpu").encode(["a dog"])
-    np.testing.assert_array_equal(encoder("clip", model=MODEL, device="cpu").encode(["a dog"]), wanted)
+    expected = encoder("clip", model=good / "clip", device="cpu").encode(["a dog"])
+    np.testing.assert_array_equal(encoder("clip", model=MODEL, device="cpu").encode(["a dog"]), expected)
 
 
 def test_weights_in_parts(served):
@@ -92,7 +92,7 @@ def test_weights_in_parts(served):
     (folder / "pytorch_model.bin").rename(folder / part)
     index = {"metadata": {}, "weight_map": dict.fromkeys(names, part)}
     (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
-    assert made().shape == (2, 32)
+    assert encode_two().shape == (2, 32)
     assert part in served.fetched
 
 
@@ -101,7 +101,7 @@ def test_weights_that_are_code_are_fetched_and_refused(served, tmp_path, monkeyp
     monkeypatch.syspath_prepend(str(tmp_path))
     hostile.pickle("pytorch_model.bin")(served.models[MODEL])
     with pytest.raises(LimnerError, match=r"pytorch_model.bin holds more than tensors, or is damaged"):
-        made()
+        encode_two()
     assert not (tmp_path / "mark").exists() and "canary" not in sys.modules
 
 
@@ -109,7 +109,7 @@ def test_a_repository_without_readable_weights(served):
     folder = served.models[MODEL]
     (folder / "model.safetensors").rename(folder / "tf_model.h5")
     with pytest.raises(LimnerError, match=r"no weights that can be read on the hub: expected model.safetensors or"):
-        made()
+        encode_two()
     assert not served.fetched
 
 
@@ -125,10 +125,10 @@ PARTIAL = ["model.safetensors", "tokenizer.json", "config.json"]
 
 @pytest.mark.parametrize("name", PARTIAL)
 def test_an_incomplete_snapshot_is_completed(name, served, tmp_path):
-    before = made()
+    before = encode_two()
     (cached(tmp_path) / name).unlink()
     served.fetched.clear()
-    np.testing.assert_array_equal(made(), before)
+    np.testing.assert_array_equal(encode_two(), before)
     assert set(served.fetched) <= {name}
 
 
@@ -138,7 +138,7 @@ def test_a_snapshot_of_another_library_is_completed(served, tmp_path):
 
     huggingface_hub.snapshot_download(MODEL, allow_patterns=["tokenizer*", "special*"])
     assert not (cached(tmp_path) / "model.safetensors").exists()
-    assert made().shape == (2, 32)
+    assert encode_two().shape == (2, 32)
 
 
 def test_a_snapshot_without_the_processor_is_completed(served, good, tmp_path):
@@ -153,21 +153,21 @@ def test_a_snapshot_without_the_processor_is_completed(served, good, tmp_path):
 def test_an_incomplete_snapshot_without_network_names_the_files(name, served, tmp_path, monkeypatch):
     from huggingface_hub import constants
 
-    made()
+    encode_two()
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert made().shape == (2, 32)
+    assert encode_two().shape == (2, 32)
     (cached(tmp_path) / name).unlink()
     with pytest.raises(LimnerError) as caught:
-        made()
+        encode_two()
     message = str(caught.value)
     assert f"is not complete on this machine (missing: {name}) and its hub cannot be reached" in message
     assert "models--somebody--tiny" in message and "HF_HOME" in message
 
 
 def test_a_complete_snapshot_needs_no_hub(served):
-    made()
+    encode_two()
     served.api = served.files = (500, {})
-    assert made().shape == (2, 32)
+    assert encode_two().shape == (2, 32)
 
 
 def test_missing_shards_and_parts_are_named(good, tmp_path):
@@ -209,7 +209,7 @@ ANSWERS = {
 def test_each_failure_has_its_own_message(answer, message, served):
     served.api = answer
     with pytest.raises(LimnerError, match=f"model 'somebody/tiny' is not on this machine and its hub {message}"):
-        made()
+        encode_two()
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -217,14 +217,14 @@ def test_a_gated_model_whose_list_is_public(status, served):
     """As the hub does it: anyone may see the list of files."""
     served.files = (status, {"X-Error-Code": "GatedRepo"})
     with pytest.raises(LimnerError, match=r"Accept them at http.*/somebody/tiny, then log in with 'hf auth login', or"):
-        made()
+        encode_two()
 
 
 def test_a_token_that_is_not_accepted(served, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_old")
     served.api = (401, {"X-Error-Message": "Invalid credentials in Authorization header"})
     with pytest.raises(LimnerError, match=r"does not accept your access token \(401\)\. Renew the token") as caught:
-        made()
+        encode_two()
     assert "hf_old" not in str(caught.value)
 
 
@@ -232,7 +232,7 @@ def test_a_hub_that_does_not_answer(served, monkeypatch):
     served.wait = 1.5
     monkeypatch.setattr(hub, "SECONDS", 0.2)
     with pytest.raises(LimnerError, match="takes too long to answer. Try again later"):
-        made()
+        encode_two()
 
 
 def test_no_network(served, monkeypatch):
@@ -240,7 +240,7 @@ def test_no_network(served, monkeypatch):
 
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(LimnerError, match="is not on this machine and its hub cannot be reached. To work offline"):
-        made()
+        encode_two()
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_a_disk_that_takes_no_files(number, message, served, monkeypatch):
 
     monkeypatch.setattr(file_download, "http_get", full)
     with pytest.raises(LimnerError, match=message):
-        made()
+        encode_two()
 
 
 def test_a_name_that_is_none():

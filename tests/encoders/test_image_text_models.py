@@ -43,14 +43,14 @@ def opened(world):
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     """Folders by kind; each is made when a test asks for it."""
-    made, folder = {}, tmp_path_factory.mktemp("models")
+    folders, folder = {}, tmp_path_factory.mktemp("models")
     makers = {"clip": _multimodal, "colpali": tiny.colpali, "cross": tiny.image_cross_encoder}
     makers |= {kind: lambda place, kind=kind: tiny.blip(place, kind=kind) for kind in ("blip", "blip-2")}
 
     def find(kind):
-        if kind not in made:
-            made[kind] = makers[kind](folder / kind)
-        return made[kind]
+        if kind not in folders:
+            folders[kind] = makers[kind](folder / kind)
+        return folders[kind]
 
     return find
 
@@ -66,11 +66,11 @@ def _multimodal(folder):
 def test_a_sentence_transformer_that_reads_images(library, models, world, opened):
     ours = encoder("sentence-transformers-multimodal", model=models("clip"), batch_size=3, device="cpu")
     theirs = library.SentenceTransformer(str(models("clip")), device="cpu")
-    told = []
-    images = ours.encode(world.images, progress=lambda *t: told.append(t))
+    calls = []
+    images = ours.encode(world.images, progress=lambda *t: calls.append(t))
     np.testing.assert_allclose(images, theirs.encode(opened), atol=1e-6)
     np.testing.assert_allclose(ours.encode_texts(limner.Items.of(TEXTS)).matrix, theirs.encode(TEXTS), atol=1e-6)
-    assert images.shape == (10, ours.dim) and told[-1] == (10, 10)
+    assert images.shape == (10, ours.dim) and calls[-1] == (10, 10)
     prompted = encoder("sentence-transformers-multimodal", model=models("clip"), text_prompt="the dog ")
     np.testing.assert_allclose(prompted.encode(TEXTS), theirs.encode(TEXTS, prompt="the dog "), atol=1e-6)
     assert prompted.fingerprint != ours.fingerprint
@@ -83,9 +83,9 @@ def test_late_interaction_scores_as_the_library_does(library, models, world, ope
     ours.model.similarity_fn_name = theirs.similarity_fn_name = similarity
     queries = theirs.encode_query(list(world.texts.values))
     expected = theirs.similarity(queries, theirs.encode_document(opened)).numpy()
-    found = ours.scores(world)
-    assert found.shape == (10, len(world.texts)) and list(found.queries) == list(world.images.ids)
-    np.testing.assert_allclose(found.matrix().T, expected, rtol=1e-5)
+    scores = ours.scores(world)
+    assert scores.shape == (10, len(world.texts)) and list(scores.queries) == list(world.images.ids)
+    np.testing.assert_allclose(scores.matrix().T, expected, rtol=1e-5)
     sets = ours.encode_sets(world.texts)
     assert [len(q) for q in queries] == np.diff(sets.starts).tolist()
 
@@ -96,8 +96,8 @@ def test_an_index_of_a_late_interaction_model(library, models, world, similarity
     from limner.cli import app
     from limner.encoders.multimodal import LateInteraction
 
-    def opened_as(self, *given, made=LateInteraction.__init__, **options):
-        made(self, *given, **options)
+    def opened_as(self, *arguments, original=LateInteraction.__init__, **options):
+        original(self, *arguments, **options)
         self.model.similarity_fn_name = similarity
 
     def run(*words):
@@ -110,8 +110,8 @@ def test_an_index_of_a_late_interaction_model(library, models, world, similarity
     run("index", tmp_path / "i", *scenes, "--model", name)
     about = json.loads(run("index", tmp_path / "i", "--json").stdout)
     assert (about["items"], about["similarity"], about["system"]) == (10, "dot", name)
-    asked = [world.texts.values[0], world.texts.values[7]]
-    hits = json.loads(run("search", tmp_path / "i", *asked, "-k", 10, "--json").stdout)["hits"]
+    queries = [world.texts.values[0], world.texts.values[7]]
+    hits = json.loads(run("search", tmp_path / "i", *queries, "-k", 10, "--json").stdout)["hits"]
     scores = encoder("multi-vector", model=models("colpali"), device="cpu").scores(world)
     right = scores.T.restrict(queries=[world.texts.ids[0], world.texts.ids[7]]).top(10)
     assert [hit["id"] for hit in hits] == [key for q in right.queries for key in right[q]]
@@ -130,17 +130,17 @@ def test_image_text_matching_heads_equal_their_library(models, world, opened, ki
     ours = scorer("blip-itm", model=models(kind), batch_size=3, device="cpu")
     name = "BlipForImageTextRetrieval" if kind == "blip" else "Blip2ForImageTextRetrieval"
     theirs = getattr(transformers, name).from_pretrained(models(kind)).eval()
-    which = [0, 1, 0, 2, 0, 1]
+    image_rows = [0, 1, 0, 2, 0, 1]
     texts = [TEXTS[n % 4] for n in range(6)]
-    found = ours.score_pairs([world.images.values[n] for n in which], texts)
-    for n, text, score in zip(which, texts, found, strict=True):
-        given = ours.tokenizer([text], return_tensors="pt") | ours.processor(images=opened[n], return_tensors="pt")
+    scores = ours.score_pairs([world.images.values[n] for n in image_rows], texts)
+    for n, text, score in zip(image_rows, texts, scores, strict=True):
+        inputs = ours.tokenizer([text], return_tensors="pt") | ours.processor(images=opened[n], return_tensors="pt")
         head = {"use_itm_head": True} if kind == "blip" else {"use_image_text_matching_head": True}
         with torch.no_grad():
-            made = theirs(**given, **head)
-        logits = made.itm_score[0] if kind == "blip" else made.logits_per_image[0]
+            output = theirs(**inputs, **head)
+        logits = output.itm_score[0] if kind == "blip" else output.logits_per_image[0]
         assert score == pytest.approx(float(logits[1] - logits[0]), abs=2e-5)
-    assert found.std() > 1e-3
+    assert scores.std() > 1e-3
 
 
 def test_a_cross_encoder_that_reads_images(library, models, world, opened):
@@ -159,15 +159,15 @@ def test_pairs_of_an_image_are_scored_again_and_kept_by_content(models, world, t
     for name, file in files.items():
         world.images.open(name).save(file)
     first = Scores.from_matrix(np.eye(3, len(world.texts)), list(files), world.texts.ids)
-    given = {"queries": dict(files), "candidates": world.texts, "depth": 4, "cache": tmp_path / "scores"}
-    found = cascade(first, ours, **given)
-    assert (found.pairs, found.reused) == (12, 0)
-    again = cascade(first, ours, **given)
-    assert (again.pairs, again.reused) == (0, 12)
-    np.testing.assert_array_equal(again.scores, found.scores)
+    options = {"queries": dict(files), "candidates": world.texts, "depth": 4, "cache": tmp_path / "scores"}
+    first_run = cascade(first, ours, **options)
+    assert (first_run.pairs, first_run.reused) == (12, 0)
+    second_run = cascade(first, ours, **options)
+    assert (second_run.pairs, second_run.reused) == (0, 12)
+    np.testing.assert_array_equal(second_run.scores, first_run.scores)
     world.images.open(4).save(files[world.images.ids[0]])  # another image under the same path
-    changed = cascade(first, ours, **given)
-    assert (changed.pairs, changed.reused) == (4, 8) and (changed.scores[0] != found.scores[0]).any()
+    changed = cascade(first, ours, **options)
+    assert (changed.pairs, changed.reused) == (4, 8) and (changed.scores[0] != first_run.scores[0]).any()
 
 
 def _limner(*words):
@@ -182,15 +182,15 @@ def _limner(*words):
 )
 def test_one_command_from_a_name_to_a_report(models, name):
     named = name.format(**{kind: models(kind) for kind in ("colpali", "clip", "blip") if kind in name})
-    made = _limner("evaluate", "scenes", "-O", "images=10", "--split", "all", "--model", named, "--json")
-    assert made.exit_code == 0, made.output
-    report = json.loads(made.stdout)
-    assert report["system"] == named or named in made.stdout
+    done = _limner("evaluate", "scenes", "-O", "images=10", "--split", "all", "--model", named, "--json")
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)
+    assert report["system"] == named or named in done.stdout
 
 
 def test_a_probe_of_a_scorer_of_pairs(models):
-    made = _limner("explain", "probe", "scenes", "-O", f"cases={4}", "--model", f"blip-itm(model={models('blip')})")
-    assert made.exit_code == 0 and "pair accuracy" in made.output
+    done = _limner("explain", "probe", "scenes", "-O", f"cases={4}", "--model", f"blip-itm(model={models('blip')})")
+    assert done.exit_code == 0 and "pair accuracy" in done.output
 
 
 def test_refusals(models, tmp_path, world):
@@ -206,12 +206,12 @@ def test_refusals(models, tmp_path, world):
         scorer("blip-itm", model=blind)
     with pytest.raises(LimnerError, match="no images: for pairs of texts use the scorer 'cross-encoder'"):
         scorer("image-cross-encoder", model=tiny.backbone(tmp_path / "pairs", labels=1))
-    made = _limner(
+    done = _limner(
         "evaluate", "scenes", "-O", "images=10", "--model", f"multi-vector(model={blind})", "--cache", tmp_path / "v"
     )
-    assert made.exit_code == 3 and "several vectors per item, and only one is cached" in " ".join(made.output.split())
-    made = _limner("evaluate", "scenes", "-O", "images=10", "--model", "levenshtein")
-    assert made.exit_code == 3 and "scores pairs of texts" in " ".join(made.output.split())
+    assert done.exit_code == 3 and "several vectors per item, and only one is cached" in " ".join(done.output.split())
+    done = _limner("evaluate", "scenes", "-O", "images=10", "--model", "levenshtein")
+    assert done.exit_code == 3 and "scores pairs of texts" in " ".join(done.output.split())
     with pytest.raises(LimnerError, match="batch_size=0: expected at least 1"):
         scorer("blip-itm", model=models("blip"), batch_size=0)
     with pytest.raises(LimnerError, match="image 'of pair 0': no file"):

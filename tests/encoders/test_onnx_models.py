@@ -34,16 +34,16 @@ class _Tower(torch.nn.Module):
         super().__init__()
         self.model, self.side = model, side
 
-    def forward(self, given):
+    def forward(self, tensor):
         name = "pixel_values" if self.side == "image" else "input_ids"
-        made = getattr(self.model, f"get_{self.side}_features")(**{name: given})
-        return made if torch.is_tensor(made) else made.pooler_output
+        features = getattr(self.model, f"get_{self.side}_features")(**{name: tensor})
+        return features if torch.is_tensor(features) else features.pooler_output
 
 
-def _export(model, given, file, *, inputs, output):
+def _export(model, arguments, file, *, inputs, output):
     first = {name: {0: "batch", 1: "tokens"} if name != "pixel_values" else {0: "batch"} for name in inputs}
-    how = {"input_names": inputs, "output_names": [output], "dynamic_axes": first, "dynamo": False}
-    torch.onnx.export(model, given, str(file), **how)
+    options = {"input_names": inputs, "output_names": [output], "dynamic_axes": first, "dynamo": False}
+    torch.onnx.export(model, arguments, str(file), **options)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def folders(tmp_path_factory):
     """CLIP and SigLIP in the layout of transformers.js, and their encoders through torch."""
     from transformers import AutoModel
 
-    made = {}
+    by_kind = {}
     for kind in ("clip", "siglip"):
         folder = tiny.clip(tmp_path_factory.mktemp(kind), kind=kind)
         model = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
@@ -60,8 +60,8 @@ def folders(tmp_path_factory):
         text, image = (folder / "onnx" / f"{name}_model.onnx" for name in ("text", "vision"))
         _export(_Tower(model, "text"), (tokens,), text, inputs=["input_ids"], output="text_embeds")
         _export(_Tower(model, "image"), (pixels,), image, inputs=["pixel_values"], output="image_embeds")
-        made[kind] = folder
-    return made
+        by_kind[kind] = folder
+    return by_kind
 
 
 @pytest.fixture(scope="module")
@@ -73,30 +73,30 @@ def images():
 def test_both_towers_equal_those_of_torch(folders, images, kind):
     theirs = encoder(kind, model=folders[kind], device="cpu")
     ours = encoder("onnx-clip", model=folders[kind], batch_size=4, threads=1)
-    told = []
+    calls = []
     np.testing.assert_allclose(ours.encode_images(images).matrix, theirs.encode(images), atol=1e-4)
-    np.testing.assert_allclose(ours.encode(TEXTS, progress=lambda *t: told.append(t)), theirs.encode(TEXTS), atol=1e-4)
-    assert ours.dim == theirs.dim and told[-1] == (8, 8) and "onnx-clip" in ours.fingerprint
+    np.testing.assert_allclose(ours.encode(TEXTS, progress=lambda *t: calls.append(t)), theirs.encode(TEXTS), atol=1e-4)
+    assert ours.dim == theirs.dim and calls[-1] == (8, 8) and "onnx-clip" in ours.fingerprint
 
 
 def test_one_network_with_both_towers(tmp_path, images):
     from transformers import CLIPModel
 
-    class Both(torch.nn.Module):
+    class TwoTowers(torch.nn.Module):
         def __init__(self, model):
             super().__init__()
             self.model = model
 
         def forward(self, input_ids, pixel_values):
-            made = self.model(input_ids=input_ids, pixel_values=pixel_values)
-            return made.text_embeds, made.image_embeds
+            output = self.model(input_ids=input_ids, pixel_values=pixel_values)
+            return output.text_embeds, output.image_embeds
 
     folder = tiny.clip(tmp_path)
     model = CLIPModel.from_pretrained(folder, attn_implementation="eager").eval()
-    given = torch.ones(3, 24, dtype=torch.long), torch.zeros(2, 3, 32, 32)
+    inputs = torch.ones(3, 24, dtype=torch.long), torch.zeros(2, 3, 32, 32)
     torch.onnx.export(
-        Both(model),
-        given,
+        TwoTowers(model),
+        inputs,
         str(folder / "model.onnx"),
         input_names=["input_ids", "pixel_values"],
         output_names=["text_embeds", "image_embeds"],
@@ -122,8 +122,8 @@ def test_sentences_equal_the_backbone(tmp_path, pooling):
 
     folder = tiny.backbone(tmp_path)
     model = States(AutoModel.from_pretrained(folder, attn_implementation="eager").eval())
-    given = (torch.ones(2, 7, dtype=torch.long), torch.ones(2, 7, dtype=torch.long))
-    _export(model, given, folder / "model.onnx", inputs=["input_ids", "attention_mask"], output="last_hidden_state")
+    inputs = (torch.ones(2, 7, dtype=torch.long), torch.ones(2, 7, dtype=torch.long))
+    _export(model, inputs, folder / "model.onnx", inputs=["input_ids", "attention_mask"], output="last_hidden_state")
     ours = encoder("onnx-sentences", model=folder, pooling=pooling, normalize=False)
     theirs = encoder("transformers", model=folder, pooling=pooling, device="cpu")
     np.testing.assert_allclose(ours.encode(TEXTS), theirs.encode(TEXTS), atol=1e-4)
@@ -165,8 +165,8 @@ def test_torch_is_not_imported(folders, tmp_path):
         f"e = encoder('onnx-clip', model={str(folders['clip'])!r}); print(e.encode(['a dog']).shape); "
         "assert 'torch' not in sys.modules and 'transformers' not in sys.modules"
     )
-    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert made.returncode == 0 and made.stdout.strip() == "(1, 12)", made.stderr
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert process.returncode == 0 and process.stdout.strip() == "(1, 12)", process.stderr
 
 
 def test_refusals(folders, tmp_path, monkeypatch):
@@ -185,10 +185,13 @@ def test_refusals(folders, tmp_path, monkeypatch):
     with pytest.raises(UnknownName, match="pooling"):
         encoder("onnx-sentences", model=bare, pooling="max")
     processor = next(f for f in (bare / "preprocessor_config.json", bare / "processor_config.json") if f.is_file())
-    kept = json.loads(processor.read_text())
-    for spoilt, said in (({"size": {"shortest_edge": 10**9}}, "expected 1 to 4096"), ({"image_std": [0, 1, 1]}, "std")):
-        processor.write_text(json.dumps({**kept, **spoilt}))
-        with pytest.raises(LimnerError, match=said):
+    settings = json.loads(processor.read_text())
+    for spoilt, message in (
+        ({"size": {"shortest_edge": 10**9}}, "expected 1 to 4096"),
+        ({"image_std": [0, 1, 1]}, "std"),
+    ):
+        processor.write_text(json.dumps({**settings, **spoilt}))
+        with pytest.raises(LimnerError, match=message):
             encoder("onnx-clip", model=bare)
     processor.unlink()
     with pytest.raises(LimnerError, match="does not say how to preprocess images"):

@@ -29,19 +29,19 @@ def tokenizer(folder: Path, *, kind: str):
         "roberta": ("<pad>", "<unk>", "<s>", "</s>"),
         "clip": ("<|endoftext|>", "<unk>", "<|startoftext|>", "<|endoftext|>"),
     }[kind]
-    made = Tokenizer(models.BPE(unk_token=unknown))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    made.train_from_iterator(SENTENCES, trainers.BpeTrainer(vocab_size=200, special_tokens=marks))
+    bpe = Tokenizer(models.BPE(unk_token=unknown))
+    bpe.pre_tokenizer = pre_tokenizers.Whitespace()
+    bpe.train_from_iterator(SENTENCES, trainers.BpeTrainer(vocab_size=200, special_tokens=marks))
     between = f"{last} {last}" if kind == "roberta" else last
     types = ":1" if kind == "bert" else ""
-    made.post_processor = processors.TemplateProcessing(
+    bpe.post_processor = processors.TemplateProcessing(
         single=f"{first} $A {last}",
         pair=f"{first} $A {between} $B{types} {last}{types}",
-        special_tokens=[(mark, made.token_to_id(mark)) for mark in (first, last)],
+        special_tokens=[(mark, bpe.token_to_id(mark)) for mark in (first, last)],
     )
     names = {"pad_token": pad, "unk_token": unknown, "cls_token": first, "sep_token": last, "eos_token": last}
     inputs = ["input_ids", "token_type_ids", "attention_mask"] if kind == "bert" else ["input_ids", "attention_mask"]
-    fast = PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=64, model_input_names=inputs, **names)
+    fast = PreTrainedTokenizerFast(tokenizer_object=bpe, model_max_length=64, model_input_names=inputs, **names)
     fast.save_pretrained(folder)
     return fast
 
@@ -51,9 +51,13 @@ def backbone(folder: Path, *, kind: str = "bert", labels: int | None = None) -> 
     import torch
     import transformers
 
-    known = tokenizer(folder, kind=kind)
+    fast_tokenizer = tokenizer(folder, kind=kind)
     shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
-    shape |= {"max_position_embeddings": 66, "vocab_size": len(known), "pad_token_id": known.pad_token_id}
+    shape |= {
+        "max_position_embeddings": 66,
+        "vocab_size": len(fast_tokenizer),
+        "pad_token_id": fast_tokenizer.pad_token_id,
+    }
     names = {"bert": "Bert", "roberta": "XLMRoberta"}
     if labels is not None:
         shape["num_labels"] = labels
@@ -76,10 +80,14 @@ def clip(folder: Path, *, kind: str = "clip") -> Path:
     import torch
     import transformers
 
-    known = tokenizer(folder, kind="clip")
+    fast_tokenizer = tokenizer(folder, kind="clip")
     shape = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
-    marks = {"eos_token_id": known.eos_token_id, "bos_token_id": known.cls_token_id, "pad_token_id": known.pad_token_id}
-    text = shape | {"vocab_size": len(known), "max_position_embeddings": 24} | marks
+    marks = {
+        "eos_token_id": fast_tokenizer.eos_token_id,
+        "bos_token_id": fast_tokenizer.cls_token_id,
+        "pad_token_id": fast_tokenizer.pad_token_id,
+    }
+    text = shape | {"vocab_size": len(fast_tokenizer), "max_position_embeddings": 24} | marks
     image = shape | {"image_size": 32, "patch_size": 8}
     torch.manual_seed(3)
     if kind == "clip":
@@ -108,18 +116,18 @@ def blip(folder: Path, *, kind: str = "blip") -> Path:
     import torch
     import transformers
 
-    known = tokenizer(folder, kind="bert")
+    fast_tokenizer = tokenizer(folder, kind="bert")
     image = SHAPE | {"image_size": 16, "patch_size": 8}
-    text = SHAPE | {"vocab_size": len(known), "encoder_hidden_size": 16, "max_position_embeddings": 64}
-    text["pad_token_id"] = known.pad_token_id
+    text = SHAPE | {"vocab_size": len(fast_tokenizer), "encoder_hidden_size": 16, "max_position_embeddings": 64}
+    text["pad_token_id"] = fast_tokenizer.pad_token_id
     torch.manual_seed(5)
     if kind == "blip":
-        text |= {"bos_token_id": known.cls_token_id, "sep_token_id": known.sep_token_id}
+        text |= {"bos_token_id": fast_tokenizer.cls_token_id, "sep_token_id": fast_tokenizer.sep_token_id}
         config = transformers.BlipConfig(text_config=text, vision_config=image, projection_dim=8)
         model = transformers.BlipForImageTextRetrieval(config)
     else:
         text |= {"cross_attention_frequency": 1, "use_qformer_text_input": True}
-        unused = {"model_type": "opt", "hidden_size": 16, "num_hidden_layers": 1, "vocab_size": len(known)}
+        unused = {"model_type": "opt", "hidden_size": 16, "num_hidden_layers": 1, "vocab_size": len(fast_tokenizer)}
         parts = {"vision_config": image, "qformer_config": text, "text_config": unused}
         config = transformers.Blip2Config(**parts, num_query_tokens=4)
         model = transformers.Blip2ForImageTextRetrieval(config)
@@ -144,25 +152,30 @@ def colpali(folder: Path) -> Path:
     import torch
     import transformers
 
-    known = tokenizer(folder, kind="roberta")
-    known.add_special_tokens({"additional_special_tokens": ["<image>"], "bos_token": "<s>"})
+    fast_tokenizer = tokenizer(folder, kind="roberta")
+    fast_tokenizer.add_special_tokens({"additional_special_tokens": ["<image>"], "bos_token": "<s>"})
     reading = _processor("Siglip")(size=SQUARE)
     reading.image_seq_length = 4
     image = SHAPE | {"image_size": 16, "patch_size": 8, "projection_dim": 16}
-    text = SHAPE | {"num_key_value_heads": 2, "head_dim": 8, "vocab_size": len(known), "max_position_embeddings": 128}
-    text["pad_token_id"] = known.pad_token_id
+    text = SHAPE | {
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "vocab_size": len(fast_tokenizer),
+        "max_position_embeddings": 128,
+    }
+    text["pad_token_id"] = fast_tokenizer.pad_token_id
     vlm = transformers.PaliGemmaConfig(
         vision_config=transformers.SiglipVisionConfig(**image),
         text_config=transformers.GemmaConfig(**text),
         projection_dim=16,
         hidden_size=16,
-        vocab_size=len(known),
-        image_token_index=known.convert_tokens_to_ids("<image>"),
+        vocab_size=len(fast_tokenizer),
+        image_token_index=fast_tokenizer.convert_tokens_to_ids("<image>"),
     )
     torch.manual_seed(5)
     model = transformers.ColPaliForRetrieval(transformers.ColPaliConfig(vlm_config=vlm, embedding_dim=8))
     larger(model).save_pretrained(folder)
-    transformers.ColPaliProcessor(image_processor=reading, tokenizer=known).save_pretrained(folder)
+    transformers.ColPaliProcessor(image_processor=reading, tokenizer=fast_tokenizer).save_pretrained(folder)
     return folder
 
 
@@ -181,14 +194,14 @@ def image_cross_encoder(folder: Path) -> Path:
     from sentence_transformers.cross_encoder.modules import LogitScore
 
     base = folder / "base"
-    known = tokenizer(base, kind="roberta")
-    known.add_special_tokens({"additional_special_tokens": ["<image>"]})
-    known.add_tokens(["yes", "no"])
-    known.padding_side = "left"
+    fast_tokenizer = tokenizer(base, kind="roberta")
+    fast_tokenizer.add_special_tokens({"additional_special_tokens": ["<image>"]})
+    fast_tokenizer.add_tokens(["yes", "no"])
+    fast_tokenizer.padding_side = "left"
     vision = transformers.CLIPVisionConfig(**SHAPE, image_size=16, patch_size=8)
-    size = {"num_key_value_heads": 2, "vocab_size": len(known), "max_position_embeddings": 128}
-    text = transformers.LlamaConfig(**SHAPE, **size, pad_token_id=known.pad_token_id)
-    image = known.convert_tokens_to_ids("<image>")
+    size = {"num_key_value_heads": 2, "vocab_size": len(fast_tokenizer), "max_position_embeddings": 128}
+    text = transformers.LlamaConfig(**SHAPE, **size, pad_token_id=fast_tokenizer.pad_token_id)
+    image = fast_tokenizer.convert_tokens_to_ids("<image>")
     config = transformers.LlavaConfig(
         vision_config=vision, text_config=text, image_token_index=image, vision_feature_layer=-1
     )
@@ -196,14 +209,14 @@ def image_cross_encoder(folder: Path) -> Path:
     larger(transformers.LlavaForConditionalGeneration(config)).save_pretrained(base)
     transformers.LlavaProcessor(
         image_processor=_processor("CLIP")(size={"shortest_edge": 16}, crop_size=SQUARE),
-        tokenizer=known,
+        tokenizer=fast_tokenizer,
         patch_size=8,
         vision_feature_select_strategy="default",
         image_token="<image>",
         num_additional_image_tokens=1,
         chat_template=TEMPLATE,
     ).save_pretrained(base)
-    answers = LogitScore(*known.convert_tokens_to_ids(["yes", "no"]))
+    answers = LogitScore(*fast_tokenizer.convert_tokens_to_ids(["yes", "no"]))
     modules = [Transformer(str(base), transformer_task="any-to-any"), answers]
     CrossEncoder(modules=modules, device="cpu").save(str(folder / "model"))
     return folder / "model"
@@ -213,6 +226,6 @@ def _processor(name: str):
     import transformers
 
     for suffix in ("ImageProcessorPil", "ImageProcessor"):
-        if found := getattr(transformers, name + suffix, None):
-            return found
+        if processor := getattr(transformers, name + suffix, None):
+            return processor
     raise AssertionError(name)
