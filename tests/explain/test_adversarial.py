@@ -146,11 +146,11 @@ def test_word_order_is_not_possible(text):
 
 @pytest.mark.parametrize("text", ["A dog chases an owl.", "A red ball and a blue box", "The cup is on the table."])
 def test_word_order_keeps_all_words(text):
-    same = [
+    word_lists = [
         sorted("a" if w == "an" else w for w in t.lower().rstrip(".").split())
         for t in (text, after(text, "word-order"))
     ]
-    assert same[0] == same[1]
+    assert word_lists[0] == word_lists[1]
 
 
 @pytest.mark.parametrize(
@@ -227,11 +227,11 @@ def test_green_does_not_become_ripe():
 
 
 def test_new_colours_are_far_from_the_old_one():
-    known = css_colours()
+    colours = css_colours()
     for seed in range(20):
         edit = attack("a red ball", "colour-all", seed=seed)
         assert edit is not None
-        assert math.dist(known["red"], known[edit.new.split()[-1]]) >= FAR
+        assert math.dist(colours["red"], colours[edit.new.split()[-1]]) >= FAR
 
 
 def test_colour_in_takes_only_colours_of_the_data():
@@ -319,8 +319,8 @@ def test_a_system_that_reads_nothing_is_blind():
     constant = np.eye(4)
     edits = [attack(t, "plural") for t in TEXTS]
     done = rerank("plural", edits, constant, np.arange(4), lambda texts: np.eye(4)[: len(texts)])
-    made = [at for at, e in enumerate(edits) if e]
-    assert made == list(range(len(made)))
+    edited = [at for at, e in enumerate(edits) if e]
+    assert edited == list(range(len(edited)))
     assert done.blindness == 1
     assert done.metrics()["R@1"] == (100, 100)
 
@@ -371,11 +371,11 @@ def test_text_only_by_hand(world, corpus):
     scores, right = text_only(world, encode, query=1, corpus=corpus, summarise=summarise)
     texts = np.array(world.texts.values, dtype=object).reshape(20, 5)
     queries = encode(texts[:, 1])
-    rest = texts[:, [0, 2, 3, 4]]
+    other_captions = texts[:, [0, 2, 3, 4]]
     if corpus == "mean":
-        images = np.stack([encode(row).mean(axis=0) for row in rest])
+        images = np.stack([encode(row).mean(axis=0) for row in other_captions])
     else:
-        images = encode([" ".join(row) for row in rest] if corpus == "joined" else rest[:, 0])
+        images = encode([" ".join(row) for row in other_captions] if corpus == "joined" else other_captions[:, 0])
     unit = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in (queries, images)]
     assert scores.matrix() == pytest.approx(unit[0] @ unit[1].T, abs=1e-5)
     assert list(right) == [(f"{i}#1", i, 1.0) for i in world.images.ids]

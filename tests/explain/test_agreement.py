@@ -21,10 +21,10 @@ from limner.language.wordnet import Similarities, WordNet
 WORDNET = WordNet.load()
 
 
-def shown(*names: str, **counts: int) -> Concepts:
+def image_of(*names: str, **counts: int) -> Concepts:
     """An image that shows these concepts, once each or as often as said."""
-    things = [ImageObject(f"{name}.n.01") for name in names]
-    return Concepts(tuple(things + [ImageObject(f"{name}.n.01") for name, n in counts.items() for _ in range(n)]))
+    objects = [ImageObject(f"{name}.n.01") for name in names]
+    return Concepts(tuple(objects + [ImageObject(f"{name}.n.01") for name, n in counts.items() for _ in range(n)]))
 
 
 def boxed(**areas: list[float]) -> Concepts:
@@ -45,44 +45,44 @@ def zebras() -> tuple[Concepts, Concepts]:
     alone = ["trunk", "hill", "tree", "sky", "branch", "head", "leg", "leaf"]
     truth = boxed(zebra=[1.0, 1.1, 1.2, 1.3, 1.4], mane=[0.1], field=[1.0]).things
     returned = boxed(zebra=[1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6], mane=[0.33, 0.4, 0.5, 0.6, 0.7], field=[2.369]).things
-    return Concepts(truth + shown(*alone).things), Concepts(returned + shown("grassland", "grass").things)
+    return Concepts(truth + image_of(*alone).things), Concepts(returned + image_of("grassland", "grass").things)
 
 
 def test_the_zebras_to_the_digit():
-    found = compared(*zebras())
-    assert found["CA"] == 3 / 11
-    assert {(a, b): round(s, 3) for a, b, s in found.matched} == {
+    scores = compared(*zebras())
+    assert scores["CA"] == 3 / 11
+    assert {(a, b): round(s, 3) for a, b, s in scores.matched} == {
         ("hill.n.01", "grassland.n.01"): 0.111,
         ("tree.n.01", "grass.n.01"): 0.167,
     }
-    assert round(found["NCS"], 3) == 0.139
-    assert found["CE"] == 6
+    assert round(scores["NCS"], 3) == 0.139
+    assert scores["CE"] == 6
     # The paper counts four zebra matches where five by seven gives five; see docs/explain.md.
-    assert [round(gap, 3) for name, gap in found.sizes if name != "zebra.n.01"] == [1.369, 2.3]
-    assert sum(gap >= 1 for _, gap in found.sizes) == 2
+    assert [round(gap, 3) for name, gap in scores.sizes if name != "zebra.n.01"] == [1.369, 2.3]
+    assert sum(gap >= 1 for _, gap in scores.sizes) == 2
 
 
 def test_the_zebras_size_disagreement_is_two_of_six_with_the_papers_four_zebra_boxes():
     """|E| = 28 between the zebras means four boxes by seven: one of the five zebras has no box."""
     truth, returned = zebras()
     boxless = [ImageObject("zebra.n.01"), *truth.things[1:]]
-    found = compared(Concepts(tuple(boxless)), returned)
-    assert (len(found.sizes), found["SD"], found["CE"]) == (6, 2 / 6, 6)
+    scores = compared(Concepts(tuple(boxless)), returned)
+    assert (len(scores.sizes), scores["SD"], scores["CE"]) == (6, 2 / 6, 6)
 
 
 def test_dogs_frisbees_and_parks():
-    truth = shown("dog", "ball", "park")
-    assert compared(truth, shown("dog", "frisbee", "park"))["CA"] == pytest.approx(2 / 3)
-    assert compared(truth, shown("cat", "fish"))["CA"] == 0
-    ball = compared(shown("dog", "frisbee", "park"), truth)["NCS"]
-    cat = compared(shown("dog", "frisbee", "park"), shown("dog", "cat", "park"))["NCS"]
+    truth = image_of("dog", "ball", "park")
+    assert compared(truth, image_of("dog", "frisbee", "park"))["CA"] == pytest.approx(2 / 3)
+    assert compared(truth, image_of("cat", "fish"))["CA"] == 0
+    ball = compared(image_of("dog", "frisbee", "park"), truth)["NCS"]
+    cat = compared(image_of("dog", "frisbee", "park"), image_of("dog", "cat", "park"))["NCS"]
     assert ball > cat
 
 
 def test_ten_dogs():
-    truth = shown(dog=10, frisbee=1)
-    assert compared(truth, shown(dog=1, frisbee=1))["CE"] == 9
-    assert compared(truth, shown(dog=10, ball=1))["CE"] == 0
+    truth = image_of(dog=10, frisbee=1)
+    assert compared(truth, image_of(dog=1, frisbee=1))["CE"] == 9
+    assert compared(truth, image_of(dog=10, ball=1))["CE"] == 0
 
 
 # --- oracles ----------------------------------------------------------------------------------------------------
@@ -102,15 +102,15 @@ def test_matching_is_the_best_of_all():
     for _ in range(20):
         picked = [nouns[i] for i in random.choice(len(nouns), 7, replace=False)]
         rows, columns = picked[:3], picked[3:]
-        found = match(rows, columns, Similarities(WORDNET, picked))
-        assert sum(s for *_, s in found) == pytest.approx(best_by_trying(rows, columns))
-        assert len(found) == 3
+        matches = match(rows, columns, Similarities(WORDNET, picked))
+        assert sum(s for *_, s in matches) == pytest.approx(best_by_trying(rows, columns))
+        assert len(matches) == 3
 
 
 def test_boxes_are_matched_so_that_differences_are_least():
-    found = compared(boxed(dog=[1.0, 4.0]), boxed(dog=[4.0, 2.0]))
-    assert sorted(gap for _, gap in found.sizes) == [0.0, 1.0]
-    assert (found["SD"], found["SD mean"]) == (0.5, 0.5)
+    scores = compared(boxed(dog=[1.0, 4.0]), boxed(dog=[4.0, 2.0]))
+    assert sorted(gap for _, gap in scores.sizes) == [0.0, 1.0]
+    assert (scores["SD"], scores["SD mean"]) == (0.5, 0.5)
     assert compared(boxed(dog=[1.0]), boxed(dog=[3.0]), threshold=2.5)["SD"] == 0
 
 
@@ -126,8 +126,8 @@ def test_attributes_and_relations():
         ImageObject("dog.n.01", attributes=frozenset({("colour", c), ("size", "small")})) for c in ("red", "blue")
     )
     on = frozenset({("dog.n.01", "on", "car.n.01"), ("car.n.01", "under", "dog.n.01")})
-    found = compared(Concepts((red,), on), Concepts((blue,), on - {("car.n.01", "under", "dog.n.01")}))
-    assert (found["AA"], found["RA"]) == (0.5, 0.5)
+    scores = compared(Concepts((red,), on), Concepts((blue,), on - {("car.n.01", "under", "dog.n.01")}))
+    assert (scores["AA"], scores["RA"]) == (0.5, 0.5)
 
 
 # --- undefined, never 0 or 1 ------------------------------------------------------------------------------------
@@ -136,16 +136,16 @@ def test_attributes_and_relations():
 @pytest.mark.parametrize(
     ("truth", "returned", "undefined"),
     [
-        (Concepts(), shown("dog"), {"CA", "NCS", "CE", "SD", "SD mean", "AA", "RA"}),
-        (shown("dog"), Concepts(), {"NCS", "CE", "SD", "SD mean", "AA", "RA"}),
-        (shown("dog"), shown("dog"), {"NCS", "SD", "SD mean", "AA", "RA"}),
-        (shown("dog"), Concepts((ImageObject("qwzx"),)), {"NCS", "CE", "SD", "SD mean", "AA", "RA"}),
+        (Concepts(), image_of("dog"), {"CA", "NCS", "CE", "SD", "SD mean", "AA", "RA"}),
+        (image_of("dog"), Concepts(), {"NCS", "CE", "SD", "SD mean", "AA", "RA"}),
+        (image_of("dog"), image_of("dog"), {"NCS", "SD", "SD mean", "AA", "RA"}),
+        (image_of("dog"), Concepts((ImageObject("qwzx"),)), {"NCS", "CE", "SD", "SD mean", "AA", "RA"}),
         (boxed(dog=[1.0]), boxed(dog=[1.0]), {"NCS", "AA", "RA"}),
     ],
 )
 def test_undefined(truth, returned, undefined):
-    found = compared(truth, returned)
-    assert {score for score in SCORES if math.isnan(found[score])} == undefined
+    scores = compared(truth, returned)
+    assert {score for score in SCORES if math.isnan(scores[score])} == undefined
 
 
 # --- objects of images ------------------------------------------------------------------------------------------
@@ -158,10 +158,10 @@ def test_bad_objects_are_counted_and_named():
     ]
     faults = Faults()
     fields = {"objects": objects, "relations": [[(0, "on", 1), (0, "on", 9)], []]}
-    found = of_images(Items(["a", "b"], [None, None], fields), WORDNET, faults=faults)
-    assert found["a"].relations == {("dog.n.01", "on", "qwzx")}
-    assert [t.concept for t in found["a"].things] == ["dog.n.01", "qwzx", "cat.n.01", "object.n.01"]
-    assert found["a"].things[2].area is None
+    concepts = of_images(Items(["a", "b"], [None, None], fields), WORDNET, faults=faults)
+    assert concepts["a"].relations == {("dog.n.01", "on", "qwzx")}
+    assert [t.concept for t in concepts["a"].things] == ["dog.n.01", "qwzx", "cat.n.01", "object.n.01"]
+    assert concepts["a"].things[2].area is None
     assert set(faults.counts) == {
         "unknown synsets", "names that WordNet does not have", "boxes without an area", "objects without a name",
         "images without any object", "relations of missing objects",
@@ -240,24 +240,24 @@ def wrong(world):
 
 
 def test_failures_both_ways(world, wrong):
-    asked = failures(wrong.T, world)
-    assert {f.query for f in asked} == {t for t in world.texts.ids if not t.startswith("scene-000000#")}
-    assert {(f.returned, f.truth == f.query.split("#")[0]) for f in asked} == {("scene-000000", True)}
+    text_failures = failures(wrong.T, world)
+    assert {f.query for f in text_failures} == {t for t in world.texts.ids if not t.startswith("scene-000000#")}
+    assert {(f.returned, f.truth == f.query.split("#")[0]) for f in text_failures} == {("scene-000000", True)}
     complete = world.judged("complete", "t2i")
-    assert all(f.alternative == bool(complete.grade(f.query, f.returned)) for f in asked)
+    assert all(f.alternative == bool(complete.grade(f.query, f.returned)) for f in text_failures)
     back = failures(wrong, world)
     assert {(f.truth, f.returned) for f in back} == {(i, "scene-000000") for i in world.images.ids[1:]}
 
 
 def test_informed_scores_see_only_what_the_query_mentions(world, wrong):
-    found = failures(wrong.T, world)
+    text_failures = failures(wrong.T, world)
     for informed in (False, True):
-        done = explain(found, world, informed=informed)
-        assert len(done) == len(found)
-        for failure, each in zip(found, done.agreements, strict=True):
-            seen = {*each.common, *each.missing, *each.added}
+        done = explain(text_failures, world, informed=informed)
+        assert len(done) == len(text_failures)
+        for failure, each in zip(text_failures, done.agreements, strict=True):
+            names = {*each.common, *each.missing, *each.added}
             expected = done.concepts[failure.truth].names | done.concepts[failure.returned].names
-            assert seen == (mentioned(failure.text, expected, WORDNET) if informed else expected)
+            assert names == (mentioned(failure.text, expected, WORDNET) if informed else expected)
     assert "query-informed" in str(done)
 
 
@@ -274,20 +274,20 @@ def test_intervals_go_by_image(world):
     by_text = limner.Scores.from_matrix(answers, world.texts.ids, world.images.ids)
     done = explain(failures(by_text, world), world)
     values, images = done.values("CA"), [f.truth for f in done.failures]
-    known = ~np.isnan(values)
-    by_image = stats.mean_interval(values[known], clusters=np.array(images)[known])
-    found = done.summary["CA"]
-    assert (found["low"], found["high"]) == (by_image.low, by_image.high)
-    alone = stats.mean_interval(values[known])
-    assert found["high"] - found["low"] > 1.5 * (alone.high - alone.low)
+    defined = ~np.isnan(values)
+    by_image = stats.mean_interval(values[defined], clusters=np.array(images)[defined])
+    interval = done.summary["CA"]
+    assert (interval["low"], interval["high"]) == (by_image.low, by_image.high)
+    alone = stats.mean_interval(values[defined])
+    assert interval["high"] - interval["low"] > 1.5 * (alone.high - alone.low)
     assert "95% interval by image" in str(done)
 
 
 def explained(*pairs):
     """Explanations of failures that compare these pairs of images."""
-    made = [compared(*pair) for pair in pairs]
-    found = [Failure(f"q{n}", "words", f"g{n}", f"r{n}") for n in range(len(pairs))]
-    return Explanations(found, made, {}, informed=False)
+    agreements = [compared(*pair) for pair in pairs]
+    failure_list = [Failure(f"q{n}", "words", f"g{n}", f"r{n}") for n in range(len(pairs))]
+    return Explanations(failure_list, agreements, {}, informed=False)
 
 
 def test_one_failure_is_no_interval_and_no_certainty():
@@ -298,7 +298,7 @@ def test_one_failure_is_no_interval_and_no_certainty():
 
 @pytest.mark.parametrize("images", [19, 20])
 def test_means_of_counts_need_twenty_images(images):
-    done = explained(*((shown(dog=n % 4 + 1), shown(dog=1)) for n in range(images)))
+    done = explained(*((image_of(dog=n % 4 + 1), image_of(dog=1)) for n in range(images)))
     expected = stats.bootstrap(done.values("CE"), clusters=np.arange(images))
     ends = [done.summary["CE"][end] for end in ("low", "high")]
     assert np.isnan(ends).all() if images < 20 else ends == [expected.low, expected.high]

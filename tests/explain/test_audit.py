@@ -43,21 +43,21 @@ def drawn(number):
 def collection(values=None, texts=None, *, per_image=2, splits=None):
     images = [f"photo{n:03}.png" for n in range(N)]
     ids = [f"{image}#{m}" for image in images for m in range(per_image)]
-    said = texts or [f"a thing number {n} stands on the table" for n in range(len(ids))]
+    captions = texts or [f"a thing number {n} stands on the table" for n in range(len(ids))]
     pairs = limner.Judgements.from_pairs([(text.partition("#")[0], text) for text in ids])
     pictures = values or [encoded(drawn(n)) for n in range(N)]
     return limner.Collection(
-        "toy", limner.Items(images, pictures), limner.Items(ids, said, kind="text"), pairs, splits or {}
+        "toy", limner.Items(images, pictures), limner.Items(ids, captions, kind="text"), pairs, splits or {}
     )
 
 
-def found(kind, made, **options):
-    return [finding.items for finding in audit(made, **options).of(kind)]
+def finding_items(kind, audited, **options):
+    return [entry.items for entry in audit(audited, **options).of(kind)]
 
 
 def test_a_sound_collection_has_no_findings():
-    made = audit(collection())
-    assert made.findings == () and made.sound and made.added == 0 and "nothing found" in str(made)
+    report = audit(collection())
+    assert report.findings == () and report.sound and report.added == 0 and "nothing found" in str(report)
 
 
 def test_images_that_are_broken_tiny_or_copies():
@@ -68,8 +68,8 @@ def test_images_that_are_broken_tiny_or_copies():
     values[7] = encoded(drawn(8), compress_level=1)  # other bytes, the same pixels
     values[9] = encoded(drawn(10).resize((80, 60)), "JPEG", quality=70)
     values[11] = None
-    made = audit(collection(values))
-    by_kind = {kind: [f.items for f in made.of(kind)] for kind in KINDS if made.of(kind)}
+    report = audit(collection(values))
+    by_kind = {kind: [f.items for f in report.of(kind)] for kind in KINDS if report.of(kind)}
     assert by_kind == {
         "broken-image": [("photo003.png",)],
         "tiny-image": [("photo004.png",)],
@@ -77,9 +77,9 @@ def test_images_that_are_broken_tiny_or_copies():
         "near-duplicate-image": [("photo009.png", "photo010.png")],
         "missing-matches": [("toy",)],
     }
-    assert "1 images have no file" in made.notes[0] and not made.sound
-    assert made.added == 3 * 4  # two captions each, both ways
-    assert {"photo003.png", "photo006.png", "photo010.png"} <= set(made.leave_out)
+    assert "1 images have no file" in report.notes[0] and not report.sound
+    assert report.added == 3 * 4  # two captions each, both ways
+    assert {"photo003.png", "photo006.png", "photo010.png"} <= set(report.leave_out)
 
 
 PAGE = b"<html><body>404 not found</body></html>"
@@ -90,10 +90,10 @@ def test_files_that_do_not_open_are_no_copies_of_each_other():
     images = [f"photo{n:03}.png" for n in range(N)]
     values = [encoded(drawn(n)) for n in range(N)]
     values[3] = values[7] = values[50] = PAGE
-    made = audit(collection(values, splits={"train": images[:40], "test": images[40:]}))
-    assert [f.items for f in made.of("broken-image")] == [("photo003.png",), ("photo007.png",), ("photo050.png",)]
-    assert made.of("duplicate-image") == made.of("leakage") == [] and made.added == 0
-    assert len(made.repaired) == 2 * N
+    report = audit(collection(values, splits={"train": images[:40], "test": images[40:]}))
+    assert [f.items for f in report.of("broken-image")] == [("photo003.png",), ("photo007.png",), ("photo050.png",)]
+    assert report.of("duplicate-image") == report.of("leakage") == [] and report.added == 0
+    assert len(report.repaired) == 2 * N
 
 
 def test_mirrored_copies_leak_but_their_captions_are_not_paired():
@@ -101,10 +101,10 @@ def test_mirrored_copies_leak_but_their_captions_are_not_paired():
     values = [encoded(drawn(n)) for n in range(N)]
     values[3] = encoded(ImageOps.mirror(drawn(50)))
     values[7] = encoded(ImageOps.mirror(drawn(8)).resize((80, 60)), "JPEG", quality=70)
-    made = audit(collection(values, splits={"train": images[:40], "test": images[40:]}))
-    pairs = [(f.items, f.detail) for f in made.of("near-duplicate-image")]
+    report = audit(collection(values, splits={"train": images[:40], "test": images[40:]}))
+    pairs = [(f.items, f.detail) for f in report.of("near-duplicate-image")]
     assert pairs == [(("photo003.png", "photo050.png"), "mirrored"), (("photo007.png", "photo008.png"), "mirrored")]
-    assert [f.items for f in made.of("leakage")] == [("photo050.png", "photo003.png")] and made.added == 0
+    assert [f.items for f in report.of("leakage")] == [("photo050.png", "photo003.png")] and report.added == 0
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
@@ -117,8 +117,10 @@ def test_a_symmetric_image_and_others_are_no_mirrored_copies(symmetric):
 
 
 def test_what_copies_are_not_found_is_said_with_the_number_of_those_found():
-    made = audit(collection())
-    assert any("not if they were cropped by 5% or more, framed, turned or marked with a logo" in n for n in made.notes)
+    report = audit(collection())
+    assert any(
+        "not if they were cropped by 5% or more, framed, turned or marked with a logo" in n for n in report.notes
+    )
     assert not any("cropped" in note for note in audit(collection(), look=False).notes)
 
 
@@ -135,7 +137,7 @@ def grey(picture):
 
 
 @pytest.mark.parametrize(
-    ("changed", "least", "most"),
+    ("changed", "lowest", "highest"),
     [
         (lambda picture: picture, 1, 1),
         (lambda picture: picture.resize((48, 36)), 1, 1),
@@ -146,12 +148,12 @@ def grey(picture):
         (grey, 0, 0.9),
     ],
 )
-def test_the_copies_that_the_note_names(changed, least, most):
+def test_the_copies_that_the_note_names(changed, lowest, highest):
     values = [encoded(drawn(n)) for n in range(N)]
     values[30:] = [encoded(changed(drawn(n)), "JPEG", quality=80) for n in range(30)]
     pairs = {f"photo{n:03}.png" for n in range(30)}
     copies = {f.items[0] for f in audit(collection(values)).of("near-duplicate-image")} & pairs
-    assert least <= len(copies) / 30 <= most
+    assert lowest <= len(copies) / 30 <= highest
 
 
 def test_an_object_that_moved_is_no_copy():
@@ -160,7 +162,7 @@ def test_an_object_that_moved_is_no_copy():
     moved.paste((255, 255, 255), (10, 10, 22, 22))
     values = [encoded(drawn(n)) for n in range(N)]
     values[1] = encoded(moved)
-    assert found("near-duplicate-image", collection(values)) == []
+    assert finding_items("near-duplicate-image", collection(values)) == []
 
 
 def test_leakage_is_a_copy_in_another_split():
@@ -168,10 +170,10 @@ def test_leakage_is_a_copy_in_another_split():
     values = [encoded(drawn(n)) for n in range(N)]
     values[0], values[1] = values[50], values[2]
     splits = {"train": images[:40], "test": images[40:]}
-    assert found("leakage", collection(values, splits=splits)) == [("photo050.png", "photo000.png")]
+    assert finding_items("leakage", collection(values, splits=splits)) == [("photo050.png", "photo000.png")]
     assert list(audit(collection(values, splits=splits)).leave_out) == ["photo000.png", "photo002.png"]
     twice = {"train": images[:41], "test": images[40:]}
-    assert ("photo040.png",) in found("leakage", collection(splits=twice))
+    assert ("photo040.png",) in finding_items("leakage", collection(splits=twice))
 
 
 def test_captions():
@@ -182,8 +184,8 @@ def test_captions():
     texts[60] = "look at photo030 here"
     texts[70] = "Ein Hund rennt über die Wiese"
     texts[71] = "一只狗在草地上"
-    made = audit(collection(texts=texts), look=False)
-    by_kind = {kind: [f.items for f in made.of(kind)] for kind in KINDS if made.of(kind)}
+    report = audit(collection(texts=texts), look=False)
+    by_kind = {kind: [f.items for f in report.of(kind)] for kind in KINDS if report.of(kind)}
     assert by_kind == {
         "repeated-caption": [("photo005.png#0", "photo015.png#1")],
         "caption-twice": [("photo020.png#0", "photo020.png#1")],
@@ -192,14 +194,14 @@ def test_captions():
         "other-language": [("photo035.png#0",), ("photo035.png#1",)],
         "missing-matches": [("toy",)],
     }
-    assert made.repaired.grade("photo005.png", "photo015.png#1") == 1.0 and made.added == 2
-    assert set(made.leave_out) == {
+    assert report.repaired.grade("photo005.png", "photo015.png#1") == 1.0 and report.added == 2
+    assert set(report.leave_out) == {
         "photo020.png#1", "photo025.png#0", "photo030.png#0", "photo035.png#0", "photo035.png#1"
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("text", "expected", "told"),
+    ("text", "expected", "language"),
     [
         ("Un chien court dans l'herbe", "en", "fr"),
         ("Zwei Männer stehen vor dem Haus", "en", "de"),
@@ -213,18 +215,19 @@ def test_captions():
         ("hund auf der wiese", "xx", ""),
     ],
 )
-def test_languages_are_told_only_if_plain(text, expected, told):
+def test_languages_are_told_only_if_plain(text, expected, language):
     found_language = other_language(text, expected)
-    assert bool(found_language) == bool(told) and (found_language == told or told == "cs")  # or Polish: much is shared
+    assert bool(found_language) == bool(language)
+    assert found_language == language or language == "cs"  # or Polish: much is shared
 
 
 def test_the_main_language_and_the_field_of_it():
     assert main_language(["der Hund ist da", "the dog", "die Katze auf dem Tisch"]) == "de"
     assert main_language([]) == ""
-    made = collection()
-    texts = made.texts.with_fields(language=["de"] * len(made.texts))
-    marked = limner.Collection("toy", made.images, texts, made.judgements)
-    assert len(found("other-language", marked, look=False)) == len(texts)
+    toy = collection()
+    texts = toy.texts.with_fields(language=["de"] * len(toy.texts))
+    marked = limner.Collection("toy", toy.images, texts, toy.judgements)
+    assert len(finding_items("other-language", marked, look=False)) == len(texts)
 
 
 def own_scores(noise=0.3, moved=None):
@@ -240,13 +243,13 @@ def test_permuted_labels_by_scores(noise):
     moved = np.arange(N)
     some = np.array([2, 5, 11, 16, 20, 27, 33, 38, 44, 47, 52, 57])
     moved[some] = np.roll(some, 1)
-    made = audit(collection(), look=False, scores=own_scores(noise, moved))
+    report = audit(collection(), look=False, scores=own_scores(noise, moved))
     belongs = np.argsort(moved)
-    assert {f.items[0]: f.detail for f in made.of("permuted-labels")} == {
+    assert {f.items[0]: f.detail for f in report.of("permuted-labels")} == {
         f"photo{n:03}.png": f"its captions fit photo{belongs[n]:03}.png" for n in some
     }
-    assert made.of("wrong-labels") == [] and made.leave_out.keys() >= {f"photo{n:03}.png" for n in some}
-    assert found("permuted-labels", collection(), look=False, scores=own_scores(noise)) == []
+    assert report.of("wrong-labels") == [] and report.leave_out.keys() >= {f"photo{n:03}.png" for n in some}
+    assert finding_items("permuted-labels", collection(), look=False, scores=own_scores(noise)) == []
 
 
 def test_permuted_labels_are_found_where_one_score_decides_nothing():
@@ -257,8 +260,8 @@ def test_permuted_labels_are_found_where_one_score_decides_nothing():
     scores, vague = own_scores(0.25, moved), np.array([7, 19, 30, 41, 52])
     for row in vague:
         scores[row, [2 * row, 2 * row + 1]] -= 0.8
-    own = fit(collection(), scores).local(np.arange(N)).diagonal()
-    assert own[vague].min() < own[some].max()  # no threshold on a label's own score tells them apart
+    label_scores = fit(collection(), scores).local(np.arange(N)).diagonal()
+    assert label_scores[vague].min() < label_scores[some].max()  # no threshold on a label's own score tells them apart
     called = {f.items[0] for f in audit(collection(), look=False, scores=scores).of("permuted-labels")}
     assert called == {f"photo{n:03}.png" for n in some}
 
@@ -267,7 +270,7 @@ def test_only_the_images_that_fit_worst_are_compared_in_a_large_collection(monke
     monkeypatch.setattr("limner.explain.audit.permuted_labels.MOST", 52)
     moved = np.arange(N)
     moved[[4, 40]] = 40, 4
-    assert found("permuted-labels", collection(), look=False, scores=own_scores(0.1, moved)) == [
+    assert finding_items("permuted-labels", collection(), look=False, scores=own_scores(0.1, moved)) == [
         ("photo004.png",),
         ("photo040.png",),
     ]
@@ -275,25 +278,25 @@ def test_only_the_images_that_fit_worst_are_compared_in_a_large_collection(monke
 
 def test_beliefs_are_near_the_sums_over_all_assignments(monkeypatch):
     odds = np.exp(np.random.default_rng(0).normal(0, 1, (6, 6)))
-    whole = np.zeros((6, 6))
+    sums = np.zeros((6, 6))
     for order in itertools.permutations(range(6)):
-        whole[range(6), order] += np.prod(odds[range(6), order])
-    assert np.abs(_beliefs(odds) - whole / whole[0].sum()).max() < 0.1
+        sums[range(6), order] += np.prod(odds[range(6), order])
+    assert np.abs(_beliefs(odds) - sums / sums[0].sum()).max() < 0.1
     monkeypatch.setattr("limner.explain.audit.permuted_labels.NEAREST", 4)
-    assert np.abs(_beliefs(odds) - whole / whole[0].sum()).max() < 0.2
+    assert np.abs(_beliefs(odds) - sums / sums[0].sum()).max() < 0.2
 
 
 def test_with_few_labels_left_none_of_them_is_doubtful():
     moved, some = np.arange(N), np.arange(0, 2 * 12, 2)
     moved[some] = np.roll(some, 1)
-    made = fit(collection(), own_scores(0.1, moved))
-    findings, rows, doubtful = permuted(collection(), made, set())
+    fitted = fit(collection(), own_scores(0.1, moved))
+    findings, rows, doubtful = permuted(collection(), fitted, set())
     assert (len(findings), rows, doubtful) == (12, set(some.tolist()), set())
 
 
 def test_shares_sum_up():
-    whole = _scaled(np.exp(np.random.default_rng(0).normal(0, 2, (30, 30))))
-    assert whole.sum(axis=0) == pytest.approx(1) and whole.sum(axis=1) == pytest.approx(1, abs=2e-3)
+    shares = _scaled(np.exp(np.random.default_rng(0).normal(0, 2, (30, 30))))
+    assert shares.sum(axis=0) == pytest.approx(1) and shares.sum(axis=1) == pytest.approx(1, abs=2e-3)
 
 
 def test_wrong_labels_by_scores():
@@ -302,11 +305,11 @@ def test_wrong_labels_by_scores():
     scores = own_scores(0.2)
     for row in some:
         scores[row, [2 * row, 2 * row + 1]] -= 1
-    made = audit(collection(), look=False, scores=scores)
-    called = {f.items[0] for f in made.of("wrong-labels")}
+    report = audit(collection(), look=False, scores=scores)
+    called = {f.items[0] for f in report.of("wrong-labels")}
     assert called <= {f"photo{n:03}.png" for n in some} and len(called) >= 4
-    assert made.of("permuted-labels") == [] and "is a list to inspect" in made.notes[-1]
-    assert found("wrong-labels", collection(), look=False, scores=own_scores(0.2)) == []
+    assert report.of("permuted-labels") == [] and "is a list to inspect" in report.notes[-1]
+    assert finding_items("wrong-labels", collection(), look=False, scores=own_scores(0.2)) == []
 
 
 def test_captions_of_no_image_are_found_with_good_scores():
@@ -342,9 +345,9 @@ def test_weak_scores_are_no_finding(noise):
 
 @pytest.mark.parametrize("noise", [1.5, 2.0, 8.0])
 def test_labels_are_not_judged_by_scores_close_to_chance(noise):
-    made = weakly_scored(noise, seed=2)
-    assert not [f for f in made.findings if f.kind.endswith("labels")]
-    assert any("labels were not judged" in note and "at least 90% are needed" in note for note in made.notes)
+    report = weakly_scored(noise, seed=2)
+    assert not [f for f in report.findings if f.kind.endswith("labels")]
+    assert any("labels were not judged" in note and "at least 90% are needed" in note for note in report.notes)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -356,9 +359,10 @@ def test_wrong_captions_seldom_fit_better_than_right_ones(seed):
     images = rng.standard_normal((30, 32))[group] + 0.7 * rng.standard_normal((n, 32))
     worse = 0.6 * np.exp(0.5 * rng.standard_normal((n, 1)))
     pairs = limner.Collection.in_order([f"i{row}" for row in range(n)], [f"t{row}" for row in range(n)])
-    made = fit(pairs, unit(images) @ unit(images + worse * rng.standard_normal((n, 32))).T)
+    fitted = fit(pairs, unit(images) @ unit(images + worse * rng.standard_normal((n, 32))).T)
     beaten = [
-        np.mean(np.diag(table)[:, None] < table.ravel()[None, :]) for table in (made.table, made.local(np.arange(n)))
+        np.mean(np.diag(table)[:, None] < table.ravel()[None, :])
+        for table in (fitted.table, fitted.local(np.arange(n)))
     ]
     assert beaten[1] < 0.75 * beaten[0]
 
@@ -366,20 +370,20 @@ def test_wrong_captions_seldom_fit_better_than_right_ones(seed):
 def test_what_is_near_is_taken_off_by_counting():
     table = np.random.default_rng(1).standard_normal((25, 25))
     rows = np.array([row for row in range(25) if row not in (3, 8)])
-    found_there = Fit(table, np.diag(table)).local(rows)
+    local = Fit(table, np.diag(table)).local(rows)
     for a, i in enumerate(rows):
         for b, j in enumerate(rows):
             by_row = sorted(table[i, rows])[-10:]
             by_column = sorted(table[rows, j])[-10:]
-            assert found_there[a, b] == pytest.approx(2 * table[i, j] - np.mean(by_row) - np.mean(by_column))
+            assert local[a, b] == pytest.approx(2 * table[i, j] - np.mean(by_row) - np.mean(by_column))
 
 
 def test_shifted_labels_by_scores():
     moved = np.arange(N)
     moved[10:20] = np.roll(moved[10:20], 1)
-    ((items),) = found("shifted-labels", collection(), look=False, scores=own_scores(0.1, moved))
+    ((items),) = finding_items("shifted-labels", collection(), look=False, scores=own_scores(0.1, moved))
     assert set(items) <= {f"photo{n:03}.png" for n in range(10, 20)} and len(items) >= 9
-    assert found("shifted-labels", collection(), look=False, scores=own_scores(0.1)) == []
+    assert finding_items("shifted-labels", collection(), look=False, scores=own_scores(0.1)) == []
 
 
 def test_permuted_neighbours_are_no_shift():
@@ -390,15 +394,17 @@ def test_permuted_neighbours_are_no_shift():
     for row in range(10, 14):
         scores[row, [2 * row, 2 * row + 1]] -= 0.4
         scores[row + 1, [2 * row, 2 * row + 1]] += 0.1
-    made = audit(collection(), look=False, scores=scores)
-    assert made.of("shifted-labels") == []
-    assert {f.items[0] for f in made.of("permuted-labels")} == {f"photo{n:03}.png" for n in some}
+    report = audit(collection(), look=False, scores=scores)
+    assert report.of("shifted-labels") == []
+    assert {f.items[0] for f in report.of("permuted-labels")} == {f"photo{n:03}.png" for n in some}
 
 
 def test_vectors_that_are_close():
     vectors = np.random.default_rng(0).standard_normal((N, 16))
     vectors[7] = 2 * vectors[3]
-    assert found("close-vectors", collection(), look=False, vectors=vectors) == [("photo003.png", "photo007.png")]
+    assert finding_items("close-vectors", collection(), look=False, vectors=vectors) == [
+        ("photo003.png", "photo007.png")
+    ]
 
 
 @pytest.mark.parametrize(("right", "pool", "k"), [(1, 10, 5), (3, 12, 5), (5, 6, 1), (12, 12, 1)])
@@ -408,10 +414,10 @@ def test_chance_by_counting(right, pool, k):
         [("q", f"t{n}") for n in range(right)], candidates=[f"t{n}" for n in range(pool)]
     )
     texts = limner.Items(list(one.candidates), [""] * pool, kind="text")
-    made = {str(r.measure): r for r in reached(limner.Collection("x", limner.Items(["q"], [None]), texts, one))
+    levels = {str(r.measure): r for r in reached(limner.Collection("x", limner.Items(["q"], [None]), texts, one))
             if r.direction == "i2t"}  # fmt: skip
-    assert made[f"R@{k}"].by_chance == pytest.approx(np.mean([min(each) < right for each in every]))
-    assert made["R@1"].one_list == 1  # one query: its captions are the best list
+    assert levels[f"R@{k}"].by_chance == pytest.approx(np.mean([min(each) < right for each in every]))
+    assert levels["R@1"].one_list == 1  # one query: its captions are the best list
 
 
 def test_every_measure_is_compared_with_random_answers_equal_scores_and_one_list():
@@ -420,30 +426,30 @@ def test_every_measure_is_compared_with_random_answers_equal_scores_and_one_list
     pairs = [(f"i{n}", f"t{n}") for n in range(12)] + [(f"i{n}", "t0") for n in range(1, 9)]
     judged = limner.Judgements.from_pairs(pairs)
     images, texts = limner.Items([f"i{n}" for n in range(12)], [None] * 12), [f"t{n}" for n in range(12)]
-    made = limner.Collection("x", images, limner.Items(texts, texts, kind="text"), judged)
-    told = {(str(r.measure), r.direction): r for r in reached(made)}
-    asked = " ".join({name for name, _ in told})
-    assert {*map(str, DEFAULT), "MeanR", "nDCG@10", "MAP@10", "P@5", "Recall@5"} <= set(asked.split())
-    assert "PMRP" not in asked
+    toy = limner.Collection("x", images, limner.Items(texts, texts, kind="text"), judged)
+    levels = {(str(r.measure), r.direction): r for r in reached(toy)}
+    measures = " ".join({name for name, _ in levels})
+    assert {*map(str, DEFAULT), "MeanR", "nDCG@10", "MAP@10", "P@5", "Recall@5"} <= set(measures.split())
+    assert "PMRP" not in measures
 
     def values(matrix):
-        scores = limner.Scores.from_matrix(matrix, made.images.ids, made.texts.ids)
-        report = limner.evaluate(scores, made, measures=asked)
+        scores = limner.Scores.from_matrix(matrix, toy.images.ids, toy.texts.ids)
+        report = limner.evaluate(scores, toy, measures=measures)
         return {(str(r.measure), "" if str(r.measure) == "rsum" else r.direction): r.value for r in report.results}
 
     equal = values(np.zeros((12, 12)))
     drawn = [values(rng.standard_normal((12, 12))) for _ in range(400)]
     popular = np.bincount(judged.columns, minlength=12) - 0.01 * np.arange(12)
-    for key, found_there in told.items():
-        assert found_there.by_chance == pytest.approx(equal[key])
+    for key, level in levels.items():
+        assert level.by_chance == pytest.approx(equal[key])
         if key[0] != "MedR":
-            assert found_there.by_chance == pytest.approx(np.mean([each[key] for each in drawn]), rel=0.1), key
+            assert level.by_chance == pytest.approx(np.mean([each[key] for each in drawn]), rel=0.1), key
     one = values(np.tile(popular, (12, 1)))
-    for key, found_there in told.items():
+    for key, level in levels.items():
         if key[1] == "i2t":
-            assert found_there.one_list == pytest.approx(one[key]), key
-    assert ("R@1 i2t",) in found("won-by-chance", made)  # t0 alone matches nine of twelve
-    assert told["R@1", "i2t"].by_chance < 0.2 <= told["R@1", "i2t"].one_list == pytest.approx(9 / 12)
+            assert level.one_list == pytest.approx(one[key]), key
+    assert ("R@1 i2t",) in finding_items("won-by-chance", toy)  # t0 alone matches nine of twelve
+    assert levels["R@1", "i2t"].by_chance < 0.2 <= levels["R@1", "i2t"].one_list == pytest.approx(9 / 12)
 
 
 # --- solvable blind ---------------------------------------------------------------------------------------------
@@ -452,54 +458,54 @@ WORDS = [each.split() for each in ("red blue green small old", "dog cat horse cu
                                    "near behind under", "house tree river wall")]  # fmt: skip
 
 
-def with_negatives(items, *, shuffled=(), grade=0.0, more=0):
+def with_negatives(items, *, shuffled=(), grade=0.0, extra_captions=0):
     """Captions of one form, each with a negative of the same form, or with its own words in another order.
 
-    Each image has one caption, and `more` others that no negative was made from.
+    Each image has one caption, and `extra_captions` others that no negative was made from.
     """
     rng = np.random.default_rng(5)
 
-    def said():
-        colour, thing, does, where, place = (str(rng.choice(each)) for each in WORDS)
-        return f"a {colour} {thing} {does} {where} the {place}"
+    def caption():
+        colour, noun, does, preposition, place = (str(rng.choice(each)) for each in WORDS)
+        return f"a {colour} {noun} {does} {preposition} the {place}"
 
     images = [f"i{n}" for n in range(items)]
-    right = [said() for _ in images]
-    foils = [" ".join(rng.permutation(right[n].split())) if n in shuffled else said() for n in range(items)]
+    right = [caption() for _ in images]
+    foils = [" ".join(rng.permutation(right[n].split())) if n in shuffled else caption() for n in range(items)]
     ids = [f"{image}{side}" for side in "+-" for image in images]
     pairs = [(i, f"{i}+", 1.0) for i in images] + [(i, f"{i}-", grade) for i in images]
-    others = [(image, f"{image}{n}", 1.0) for image in images for n in range(more)]
-    ids += [text for _, text, _ in others]
-    judged = limner.Judgements.from_pairs(pairs + others, queries=images, candidates=ids)
-    texts = limner.Items(ids, [*right, *foils, *(said() for _ in others)], kind="text")
+    extra_pairs = [(image, f"{image}{n}", 1.0) for image in images for n in range(extra_captions)]
+    ids += [text for _, text, _ in extra_pairs]
+    judged = limner.Judgements.from_pairs(pairs + extra_pairs, queries=images, candidates=ids)
+    texts = limner.Items(ids, [*right, *foils, *(caption() for _ in extra_pairs)], kind="text")
     return limner.Collection("hard", limner.Items(images, [None] * items), texts, judged)
 
 
-@pytest.mark.parametrize("many", [8, 30, 100])  # with 8, a threshold on margins finds none
-def test_items_solvable_blind_are_those_that_were_planted(many):
-    planted = set(range(3, 3 + many))
-    made = with_negatives(300, shuffled=planted, more=9)
-    called = {items[0] for items in found("solvable-blind", made, look=False)}
+@pytest.mark.parametrize("planted_count", [8, 30, 100])  # with 8, a threshold on margins finds none
+def test_items_solvable_blind_are_those_that_were_planted(planted_count):
+    planted = set(range(3, 3 + planted_count))
+    toy = with_negatives(300, shuffled=planted, extra_captions=9)
+    called = {items[0] for items in finding_items("solvable-blind", toy, look=False)}
     truth = {f"i{n}" for n in planted}
-    assert len(called & truth) >= 0.95 * len(called) > 0 and len(called & truth) >= 0.95 * many
+    assert len(called & truth) >= 0.95 * len(called) > 0 and len(called & truth) >= 0.95 * planted_count
 
 
 def test_negatives_that_need_the_image_are_no_finding():
-    assert found("solvable-blind", with_negatives(300), look=False) == []
-    assert found("solvable-blind", with_negatives(300, shuffled=range(300), grade=1.0), look=False) == []
-    said = audit(with_negatives(19, shuffled=range(19)), look=False)
-    assert said.of("solvable-blind") == [] and "19 images with judged negatives, 20 are needed" in said.notes[-1]
+    assert finding_items("solvable-blind", with_negatives(300), look=False) == []
+    assert finding_items("solvable-blind", with_negatives(300, shuffled=range(300), grade=1.0), look=False) == []
+    report = audit(with_negatives(19, shuffled=range(19)), look=False)
+    assert report.of("solvable-blind") == [] and "19 images with judged negatives, 20 are needed" in report.notes[-1]
 
 
 def test_a_longer_negative_is_told_by_its_length():
-    made = with_negatives(60)
+    toy = with_negatives(60)
     longer = [
-        text + " today" if key.endswith("-") else text for key, text in zip(made.texts.ids, made.texts, strict=True)
+        text + " today" if key.endswith("-") else text for key, text in zip(toy.texts.ids, toy.texts, strict=True)
     ]
-    texts = limner.Items(made.texts.ids, longer, kind="text")
+    texts = limner.Items(toy.texts.ids, longer, kind="text")
     details = [
         f.detail
-        for f in audit(limner.Collection("x", made.images, texts, made.judgements), look=False).of("solvable-blind")
+        for f in audit(limner.Collection("x", toy.images, texts, toy.judgements), look=False).of("solvable-blind")
     ]
     assert len(details) == 60 and all("length +1.00" in each for each in details)
 
@@ -514,46 +520,48 @@ def test_the_threshold_by_counting():
 
 
 def test_a_judged_negative_never_becomes_a_match():
-    made = with_negatives(30)
-    texts = list(made.texts.values)
+    toy = with_negatives(30)
+    texts = list(toy.texts.values)
     texts[30] = texts[1]  # the negative of the first image is the caption of the second
-    same = limner.Collection("x", made.images, limner.Items(made.texts.ids, texts, kind="text"), made.judgements)
-    repaired = audit(same, look=False).repaired
+    repeated = limner.Collection("x", toy.images, limner.Items(toy.texts.ids, texts, kind="text"), toy.judgements)
+    repaired = audit(repeated, look=False).repaired
     assert repaired.grade("i0", "i0-") == 0 and repaired.grade("i1", "i0-") == 1
 
 
 def test_measures_that_chance_wins():
     tiny = limner.Collection.in_order(["a", "b", "c"], ["x", "y", "z"])
-    said = found("won-by-chance", tiny)
-    assert ("R@1 i2t",) in said and ("R@10 t2i",) in said
+    items = finding_items("won-by-chance", tiny)
+    assert ("R@1 i2t",) in items and ("R@10 t2i",) in items
     large = limner.Collection.in_order([f"i{n}" for n in range(1000)], [f"t{n}" for n in range(1000)])
-    assert found("won-by-chance", large) == []
+    assert finding_items("won-by-chance", large) == []
 
 
 def test_missing_matches_are_estimated_from_the_judgements_of_some_images():
     """The interval covers the true number, which `scenes` knows, if a part of the images is judged completely."""
     world = limner.load("scenes", images=300)
-    whole = world.extra["complete"].relevant
-    truth = len(whole) - len(world.judgements)
+    complete = world.extra["complete"].relevant
+    truth = len(complete) - len(world.judgements)
     covered = []
     for seed in range(40):
         some = np.random.default_rng(seed).choice(world.images.ids, 60, replace=False)
-        values = missed(world, whole.restrict(queries=list(some)))
+        values = missed(world, complete.restrict(queries=list(some)))
         covered.append(truth in expected(world, values))
     assert len(values) == 60 and np.mean(covered) >= 0.85
-    every = missed(world, whole)
+    every = missed(world, complete)
     assert every.sum() == truth and expected(world, every).estimate == pytest.approx(truth)
-    (told,) = audit(world, look=False).of("false-negatives")
-    assert told.items == ("complete",)
-    assert told.detail == f"{truth:,} matches are missing (all images are judged), if these judgements have all matches"
+    (entry,) = audit(world, look=False).of("false-negatives")
+    assert entry.items == ("complete",)
+    assert (
+        entry.detail == f"{truth:,} matches are missing (all images are judged), if these judgements have all matches"
+    )
 
 
 @pytest.mark.parametrize("judged", [50, 150, 280])
 def test_only_the_images_without_judgements_are_uncertain(judged):
     """By drawing samples of a collection whose number of missing matches is known."""
     world = limner.load("scenes", images=300)
-    whole = world.extra["complete"].relevant
-    every = missed(world, whole)
+    complete = world.extra["complete"].relevant
+    every = missed(world, complete)
     truth, hits, widths = every.sum(), [], []
     for seed in range(60):
         values = np.random.default_rng(seed).choice(every, judged, replace=False)
@@ -569,23 +577,25 @@ def test_an_estimate_from_some_images_is_called_rough_and_none_missing_is_said()
     world = limner.load("scenes", images=300)
     some = list(world.images.ids[:60])
     parts = {"part": world.extra["complete"].restrict(queries=some), "labels": world.judgements.restrict(queries=some)}
-    made = audit(limner.Collection("toy", world.images, world.texts, world.judgements, extra=parts), look=False)
-    (told,) = made.of("false-negatives")
+    report = audit(limner.Collection("toy", world.images, world.texts, world.judgements, extra=parts), look=False)
+    (entry,) = report.of("false-negatives")
     assert (
-        told.items == ("part",) and "(rough 95% interval " in told.detail and "60 of 300 images judged" in told.detail
+        entry.items == ("part",)
+        and "(rough 95% interval " in entry.detail
+        and "60 of 300 images judged" in entry.detail
     )
-    assert "labels: no match is missing among the captions of 60 judged images" in made.notes
+    assert "labels: no match is missing among the captions of 60 judged images" in report.notes
 
 
 def test_a_lower_bound_asks_for_further_judgements_only_where_there_are_none():
     texts = [f"a thing number {n}" for n in range(2 * N)]
     texts[9] = texts[0]
-    made = collection(texts=texts)
-    extra = {"people": made.judgements}
-    (told,) = audit(limner.Collection("toy", made.images, made.texts, made.judgements, extra=extra), look=False).of(
+    toy = collection(texts=texts)
+    extra = {"people": toy.judgements}
+    (entry,) = audit(limner.Collection("toy", toy.images, toy.texts, toy.judgements, extra=extra), look=False).of(
         "missing-matches"
     )
-    assert told.detail == "2 pairs of copies and repeats: a lower bound"
+    assert entry.detail == "2 pairs of copies and repeats: a lower bound"
 
 
 @pytest.mark.parametrize("share", [0.8996, 0.89999])
@@ -598,15 +608,15 @@ def test_a_share_below_what_is_needed_is_not_rounded_up_to_it(share, monkeypatch
 def test_without_further_judgements_missing_matches_are_a_lower_bound(tmp_path, monkeypatch):
     texts = [f"a thing number {n}" for n in range(2 * N)]
     texts[9] = texts[0]
-    made = collection(texts=texts)
-    (told,) = audit(made, look=False).of("missing-matches")
-    assert told.detail == "2 pairs of copies and repeats: a lower bound, since an estimate needs further judgements"
-    few = [(image, text) for image in made.images.ids[:3] for text in made.texts.ids[:9]]
-    with_few = limner.Collection(
-        "toy", made.images, made.texts, made.judgements, extra={"people": limner.Judgements.from_pairs(few)}
+    toy = collection(texts=texts)
+    (entry,) = audit(toy, look=False).of("missing-matches")
+    assert entry.detail == "2 pairs of copies and repeats: a lower bound, since an estimate needs further judgements"
+    judged_pairs = [(image, text) for image in toy.images.ids[:3] for text in toy.texts.ids[:9]]
+    judged_in_part = limner.Collection(
+        "toy", toy.images, toy.texts, toy.judgements, extra={"people": limner.Judgements.from_pairs(judged_pairs)}
     )
-    found_there = audit(with_few, look=False)
-    assert found_there.of("false-negatives") == [] and "3 images, 20 are needed" in found_there.notes[-1]
+    report = audit(judged_in_part, look=False)
+    assert report.of("false-negatives") == [] and "3 images, 20 are needed" in report.notes[-1]
 
 
 def test_further_judgements_from_the_shell(folder):
@@ -615,8 +625,8 @@ def test_further_judgements_from_the_shell(folder):
     (folder / "people.qrels").write_text("".join(f"p{n}.png 0 c{(n + 1) % 30} 1\n" for n in range(30)))
     done = shell("data", "audit", "captions.csv", "--no-images", "--judgements", "people.qrels", "--json")
     assert done.exit_code == 0, done.stderr
-    (told,) = [f for f in json.loads(done.stdout)["findings"] if f["kind"] == "false-negatives"]
-    assert told["items"] == ["people"] and told["detail"].startswith("30 matches are missing (all images")
+    (entry,) = [f for f in json.loads(done.stdout)["findings"] if f["kind"] == "false-negatives"]
+    assert entry["items"] == ["people"] and entry["detail"].startswith("30 matches are missing (all images")
 
 
 def test_wrong_shapes_are_refused():
@@ -676,17 +686,17 @@ def test_what_is_refused(folder, words, status, says):
 def test_the_page_shows_images_captions_and_severities_and_escapes_them(tmp_path):
     values = [encoded(drawn(n)) for n in range(N)]
     values[5], values[7] = values[4], values[7][:60]
-    said = [f"a thing number {n} stands on the table" for n in range(2 * N)]
-    said[20] = said[31] = "<script>alert(1)</script> on the table"
-    made = collection(values, said)
-    page = audit(made).save(tmp_path / "audit.html", collection=made).read_text()
+    captions = [f"a thing number {n} stands on the table" for n in range(2 * N)]
+    captions[20] = captions[31] = "<script>alert(1)</script> on the table"
+    toy = collection(values, captions)
+    page = audit(toy).save(tmp_path / "audit.html", collection=toy).read_text()
     assert page.count("<symbol id=") == 2  # the two copies; the broken one has none, and no image comes twice
     assert "photo007.png" in page and "no image" in page and "Skip to the findings" in page
     assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page
     for kind in ("duplicate-image", "broken-image", "repeated-caption"):
         assert f'id="{kind}"' in page and KINDS[kind].mend in page
     assert "http://" not in page.replace("http://www.w3.org", "") and "https://" not in page
-    bare = audit(made).save(tmp_path / "bare.html").read_text()
+    bare = audit(toy).save(tmp_path / "bare.html").read_text()
     assert "<symbol id=" not in bare and "photo004.png" in bare
     sound = audit(collection()).save(tmp_path / "sound.html").read_text()
     assert "Nothing was found." in sound

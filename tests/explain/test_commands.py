@@ -50,13 +50,13 @@ def refused(*words) -> str:
 
 
 def test_explain_gives_the_numbers_of_python(world, matrix):
-    said = json.loads(call("explain", "failures", *WORLD, "--scores", matrix, "--json", "--limit", 2))
+    document = json.loads(call("explain", "failures", *WORLD, "--scores", matrix, "--json", "--limit", 2))
     scores = limner.Scores.load(matrix, queries=world.images.ids, candidates=world.texts.ids)
     done = explain(failures(scores.T, world), world)
-    assert said["failures"] == len(done)
-    assert said["scores"]["CA"]["mean"] == pytest.approx(done.summary["CA"]["mean"])
-    assert len(said["told"]) == 2
-    shares = {name: row["failures"] for name, row in said["classes"].items()}
+    assert document["failures"] == len(done)
+    assert document["scores"]["CA"]["mean"] == pytest.approx(done.summary["CA"]["mean"])
+    assert len(document["told"]) == 2
+    shares = {name: row["failures"] for name, row in document["classes"].items()}
     assert set(shares) == {*CLASSES, "none found"} and sum(shares.values()) >= len(done)
 
 
@@ -65,8 +65,8 @@ def test_explain_one_query_in_words(world, matrix):
         "query"
     ]
     text = call("explain", "failures", *WORLD, "--scores", matrix, "--query", query)
-    said = world.texts.values[world.texts.ids.index(query)]
-    assert repr(said) in text and "only the truth shows" in text and "95% interval" not in text
+    caption = world.texts.values[world.texts.ids.index(query)]
+    assert repr(caption) in text and "only the truth shows" in text and "95% interval" not in text
 
 
 def test_explain_the_other_way_informed_and_by_class(matrix):
@@ -94,9 +94,9 @@ def test_explain_with_labels_of_people(world, matrix, tmp_path):
     ]
     file = tmp_path / "labels.csv"
     file.write_text(f"query,label\n{query},colour;size\n")
-    said = json.loads(call("explain", "failures", *WORLD, "--scores", matrix, "--labels", file, "--json"))
-    assert said["classes"]["colour"]["share"] == 1
-    assert said["rules"][0]["confidence"] == 1
+    document = json.loads(call("explain", "failures", *WORLD, "--scores", matrix, "--labels", file, "--json"))
+    assert document["classes"]["colour"]["share"] == 1
+    assert document["rules"][0]["confidence"] == 1
     file.write_text("query,label\nnobody,colour\n")
     assert "labels no query that failed" in refused("explain", "failures", *WORLD, "--scores", matrix, "--labels", file)
 
@@ -116,8 +116,8 @@ def test_explain_with_answers_of_a_store(world, matrix, tmp_path):
         import_answers(
             store, [ImportedAnswer("one", failure.returned, failure.query, 2, ("wrong-colour",))], key="test"
         )
-    said = json.loads(call("explain", "failures", *WORLD, "--scores", matrix, "--labels", file, "--json"))
-    assert said["classes"]["colour"] == {"failures": 1, "share": 1}
+    document = json.loads(call("explain", "failures", *WORLD, "--scores", matrix, "--labels", file, "--json"))
+    assert document["classes"]["colour"] == {"failures": 1, "share": 1}
     assert "no store" in refused("explain", "failures", *WORLD, "--scores", matrix, "--labels", tmp_path / "none.db")
     (tmp_path / "words.txt").write_text("no database")
     assert "is damaged (file is not a database)" in refused(
@@ -128,8 +128,8 @@ def test_explain_with_answers_of_a_store(world, matrix, tmp_path):
 def test_objects_from_a_file(world, matrix, tmp_path):
     file = tmp_path / "objects.csv"
     file.write_text("image,name\n" + "".join(f"{i},dog\n" for i in world.images.ids))
-    said = json.loads(call("explain", "failures", *WORLD, "--scores", matrix, "--objects", file, "--json"))
-    assert said["scores"]["CA"]["mean"] == 1
+    document = json.loads(call("explain", "failures", *WORLD, "--scores", matrix, "--objects", file, "--json"))
+    assert document["scores"]["CA"]["mean"] == 1
     file.write_text("image,name\nother,dog\n")
     assert "contains none of the images" in refused(
         "explain", "failures", *WORLD, "--scores", matrix, "--objects", file
@@ -161,44 +161,44 @@ def test_attack_writes_its_edits(world, tmp_path):
 
 
 def test_attack_asks_again():
-    said = json.loads(
+    document = json.loads(
         call("explain", "attack", "scenes", "-O", "images=60", "--model", "colours", "--kind", "colour-in", "--json")
     )
-    (found,) = said["attacks"]
-    assert found["kind"] == "colour-in" and found["changed"] > 0
-    assert found["lower"] + found["higher"] + found["same"] == pytest.approx(1)
-    assert set(found["R@1"]) == {"before", "after"}
+    (row,) = document["attacks"]
+    assert row["kind"] == "colour-in" and row["changed"] > 0
+    assert row["lower"] + row["higher"] + row["same"] == pytest.approx(1)
+    assert set(row["R@1"]) == {"before", "after"}
 
 
 def test_attack_leaves_out_texts_without_an_image_and_ignored_words_that_keep_the_meaning(tmp_path, monkeypatch):
-    whole = limner.load("scenes", images=60)
-    texts = limner.Items([*whole.texts.ids, "lone"], [*whole.texts.values, "two red circles"], kind="text")
-    pairs = limner.Judgements.from_pairs(whole.judgements.relevant, queries=whole.images.ids, candidates=texts.ids)
-    more = limner.Collection("scenes", whole.images, texts, pairs)
-    monkeypatch.setattr("limner.cli.commands.explain.attack.load", lambda *_: more)
+    world = limner.load("scenes", images=60)
+    texts = limner.Items([*world.texts.ids, "lone"], [*world.texts.values, "two red circles"], kind="text")
+    pairs = limner.Judgements.from_pairs(world.judgements.relevant, queries=world.images.ids, candidates=texts.ids)
+    extended = limner.Collection("scenes", world.images, texts, pairs)
+    monkeypatch.setattr("limner.cli.commands.explain.attack.load", lambda *_: extended)
     text = call("explain", "attack", "scenes", "--kind", "colour-in", "-o", tmp_path / "edits.csv")
-    assert f"of {len(whole.texts):,} queries changed" in text
+    assert f"of {len(world.texts):,} queries changed" in text
 
     edits = tuple(Edit(kind, "a", "b", 0, "a", "b", "red") for kind in ("synonym", "colour-in") for _ in range(5))
     ones = np.ones(5)
-    kept = [Attack(own[0].kind, own, 5, ones, ones, ones, ones[:0]) for own in (edits[:5], edits[5:])]
-    assert _ignored(kept) == ["colour-in, most ignored: red 100% of 5"]
+    attacks = [Attack(part[0].kind, part, 5, ones, ones, ones, ones[:0]) for part in (edits[:5], edits[5:])]
+    assert _ignored(attacks) == ["colour-in, most ignored: red 100% of 5"]
 
 
 def test_attack_changes_clauses():
     """`colours` reads only which colours a text names: the order of the words cannot move it."""
     kinds = [word for kind in ("negation", "word-order", "relation") for word in ("--kind", kind)]
-    said = json.loads(call("explain", "attack", "scenes", "-O", "images=60", "--model", "colours", *kinds, "--json"))[
+    rows = json.loads(call("explain", "attack", "scenes", "-O", "images=60", "--model", "colours", *kinds, "--json"))[
         "attacks"
     ]
-    assert [each["kind"] for each in said] == kinds[1::2]
-    assert all(each["changed"] > 0 for each in said)
-    assert said[1]["same"] == 1
+    assert [each["kind"] for each in rows] == kinds[1::2]
+    assert all(each["changed"] > 0 for each in rows)
+    assert rows[1]["same"] == 1
 
 
 def test_the_help_of_attack_names_every_kind():
-    said = " ".join(call("explain", "attack", "--help").split())
-    assert [kind for kind in (*KINDS, *FURTHER) if kind not in said] == []
+    help_text = " ".join(call("explain", "attack", "--help").split())
+    assert [kind for kind in (*KINDS, *FURTHER) if kind not in help_text] == []
 
 
 def test_attack_refuses():

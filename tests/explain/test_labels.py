@@ -20,7 +20,7 @@ from limner.language.wordnet import WordNet
 READER = ClaimReader(WordNet.load(), {"beach": frozenset({"beach"})})
 
 
-def thing(name: str, **attributes: str) -> ImageObject:
+def named_object(name: str, **attributes: str) -> ImageObject:
     return ImageObject(f"{name}.n.01", attributes=frozenset(attributes.items()))
 
 
@@ -29,7 +29,7 @@ def classes(text: str, truth: Concepts, returned: Concepts, **more) -> set[str]:
 
 
 TWO_RED_DOGS = Concepts(
-    (thing("dog", colour="red", size="small"), thing("dog", colour="red", size="small")), setting="beach"
+    (named_object("dog", colour="red", size="small"), named_object("dog", colour="red", size="small")), setting="beach"
 )
 
 
@@ -37,13 +37,13 @@ TWO_RED_DOGS = Concepts(
     ("text", "returned", "expected"),
     [
         ("two red dogs", TWO_RED_DOGS, set()),
-        ("two red dogs", Concepts((thing("cat", colour="red"),)), {"object"}),
-        ("two red dogs", Concepts((thing("dog", colour="blue"),) * 2), {"colour"}),
-        ("two red dogs", Concepts((thing("dog", colour="red"),)), {"number"}),
-        ("a small red dog", Concepts((thing("dog", colour="blue", size="large"),)), {"colour", "size"}),
-        ("a small red animal", Concepts((thing("cat", colour="red", size="large"),)), {"size"}),
+        ("two red dogs", Concepts((named_object("cat", colour="red"),)), {"object"}),
+        ("two red dogs", Concepts((named_object("dog", colour="blue"),) * 2), {"colour"}),
+        ("two red dogs", Concepts((named_object("dog", colour="red"),)), {"number"}),
+        ("a small red dog", Concepts((named_object("dog", colour="blue", size="large"),)), {"colour", "size"}),
+        ("a small red animal", Concepts((named_object("cat", colour="red", size="large"),)), {"size"}),
         ("some dogs at the beach", Concepts(TWO_RED_DOGS.things, setting="street"), {"detail"}),
-        ("two red dogs", Concepts((thing("dog"),) * 2), set()),  # a colour that is not known is no failure
+        ("two red dogs", Concepts((named_object("dog"),) * 2), set()),  # a colour that is not known is no failure
         ("", TWO_RED_DOGS, set()),
         ("zwei rote Hunde", Concepts(), set()),
     ],
@@ -53,21 +53,21 @@ def test_classes_by_hand(text, returned, expected):
 
 
 def test_a_claim_that_the_truth_breaks_too_says_nothing():
-    assert classes("a dog and a zeppelin", TWO_RED_DOGS, Concepts((thing("dog"),))) == set()
+    assert classes("a dog and a zeppelin", TWO_RED_DOGS, Concepts((named_object("dog"),))) == set()
 
 
 def test_actions_and_relations():
-    on = Concepts((thing("cat"), thing("table")), frozenset({("cat.n.01", "on", "table.n.01")}))
+    on = Concepts((named_object("cat"), named_object("table")), frozenset({("cat.n.01", "on", "table.n.01")}))
     off = Concepts(on.things)
     assert classes("a cat on top of a table", on, off) == {"detail"}
     assert classes("a cat on top of a table", on, on) == set()
-    flying = Concepts((thing("bird", place="air"),))
-    assert classes("a flying bird", flying, Concepts((thing("bird", place="ground"),))) == {"action"}
-    assert classes("a bird in the air", flying, Concepts((thing("bird", place="ground"),))) == {"detail"}
+    flying = Concepts((named_object("bird", place="air"),))
+    assert classes("a flying bird", flying, Concepts((named_object("bird", place="ground"),))) == {"action"}
+    assert classes("a bird in the air", flying, Concepts((named_object("bird", place="ground"),))) == {"detail"}
 
 
 def test_an_image_that_asked_is_held_against_the_caption_it_got():
-    blue = Concepts((thing("dog", colour="blue"),) * 2)
+    blue = Concepts((named_object("dog", colour="blue"),) * 2)
     assert classes("two red dogs", blue, TWO_RED_DOGS, by_text=False) == {"colour"}
 
 
@@ -77,10 +77,10 @@ def test_fuller_judgements_decide_first():
 
 def test_words_for_backgrounds_are_learned():
     world = limner.load("scenes", images=300)
-    known = setting_words(world, WordNet.load())
-    assert known["beach"] == {"beach"} and known["snow"] == {"snow"} and known["countryside"] == {"meadow"}
-    assert known["room"] == {"room"}  # no object is a room, though the car of a lift is one
-    assert "boat" not in known and "dog" not in known
+    settings = setting_words(world, WordNet.load())
+    assert settings["beach"] == {"beach"} and settings["snow"] == {"snow"} and settings["countryside"] == {"meadow"}
+    assert settings["room"] == {"room"}  # no object is a room, though the car of a lift is one
+    assert "boat" not in settings and "dog" not in settings
     assert (
         setting_words(
             limner.Collection("x", limner.Items(["a"], [None]), world.texts, world.judgements), WordNet.load()
@@ -93,13 +93,13 @@ def test_precision_and_recall_on_the_built_in_world(monkeypatch):
     monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[2] / "proofs"), *sys.path])
     from failure_classes import compared
 
-    found = compared(250, 4)
+    pairs = compared(250, 4)
     for name in ("object", "colour", "number", "size", "detail"):
-        guessed = [g for g in found if name in g[0]]
-        true = [g for g in found if name in g[1]]
-        both = sum(name in t for _, t in guessed)
-        assert both / len(guessed) > 0.85, name
-        assert both / len(true) > 0.85, name
+        guessed = [g for g in pairs if name in g[0]]
+        true = [g for g in pairs if name in g[1]]
+        hits = sum(name in t for _, t in guessed)
+        assert hits / len(guessed) > 0.85, name
+        assert hits / len(true) > 0.85, name
 
 
 # --- people's labels --------------------------------------------------------------------------------------------
@@ -131,14 +131,14 @@ def test_rules_against_counting():
     dice = np.random.default_rng(2)
     names = CLASSES[:-1]
     sets = [frozenset(n for n in names if dice.random() < 0.3) for _ in range(200)]
-    found = {(r.a, r.b): r for r in rules(sets, support=0, confidence=0)}
+    by_pair = {(r.a, r.b): r for r in rules(sets, support=0, confidence=0)}
     for a, b in combinations(names, 2):
-        both = [s for s in sets if {a, b} <= s]
-        rule = found[a, b]
-        assert rule.support == pytest.approx(len(both) / 200)
-        assert rule.confidence == pytest.approx(len(both) / len([s for s in sets if a in s]))
-        assert rule.lift == pytest.approx(found[b, a].lift)
-        assert together(sets)[min(a, b), max(a, b)] == len(both)
+        joint = [s for s in sets if {a, b} <= s]
+        rule = by_pair[a, b]
+        assert rule.support == pytest.approx(len(joint) / 200)
+        assert rule.confidence == pytest.approx(len(joint) / len([s for s in sets if a in s]))
+        assert rule.lift == pytest.approx(by_pair[b, a].lift)
+        assert together(sets)[min(a, b), max(a, b)] == len(joint)
     assert all(r.confidence >= 0.3 for r in rules(sets, confidence=0.3))
 
 
@@ -152,5 +152,5 @@ def test_rates_and_table():
 
 def test_label_all_is_label_of_each():
     failures = [Failure("q", "a dog", "g", "r"), Failure("p", "a cat", "g", "r")]
-    concepts = {"g": Concepts((thing("dog"), thing("cat"))), "r": Concepts((thing("dog"),))}
+    concepts = {"g": Concepts((named_object("dog"), named_object("cat"))), "r": Concepts((named_object("dog"),))}
     assert label_all(failures, concepts, READER) == {"q": frozenset(), "p": frozenset({"object"})}

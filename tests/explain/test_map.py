@@ -27,28 +27,28 @@ def cache(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def drawn():
     world = limner.load("scenes", images=60)
-    held = world.test
+    test_set = world.test
     model = limner.train(world, "colours")
-    scores = Scores.from_embeddings(model.encode_images(held.images), model.encode_texts(held.texts))
-    return scores, held
+    scores = Scores.from_embeddings(model.encode_images(test_set.images), model.encode_texts(test_set.texts))
+    return scores, test_set
 
 
 def slow_trust(rows, points, k):
     """1 - 2 / (n k (2 n - 3 k - 1)) * the sum of r(i, j) - k over neighbours on the map that are none in the rows."""
     rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    far, near = 1 - rows @ rows.T, np.linalg.norm(points[:, None] - points[None], axis=2)
+    far, on_map = 1 - rows @ rows.T, np.linalg.norm(points[:, None] - points[None], axis=2)
     np.fill_diagonal(far, -1)
-    np.fill_diagonal(near, -1)
+    np.fill_diagonal(on_map, -1)
     ranks = np.argsort(np.argsort(far, axis=1), axis=1)
-    lost = sum(max(0, ranks[i, j] - k) for i in range(len(rows)) for j in np.argsort(near[i])[1 : k + 1])
+    lost = sum(max(0, ranks[i, j] - k) for i in range(len(rows)) for j in np.argsort(on_map[i])[1 : k + 1])
     n = len(rows)
     return 1 - 2 / (n * k * (2 * n - 3 * k - 1)) * lost
 
 
 def test_trustworthiness_is_its_formula_and_one_where_nothing_is_lost():
     rows = np.random.default_rng(0).standard_normal((60, 12)).astype(np.float32)
-    found = project(rows, "pca")
-    assert found.trustworthiness == pytest.approx(slow_trust(rows, found.points, 10), abs=1e-6)
+    projection = project(rows, "pca")
+    assert projection.trustworthiness == pytest.approx(slow_trust(rows, projection.points, 10), abs=1e-6)
     angles = np.sort(np.random.default_rng(1).random(50))
     half = np.c_[np.cos(angles), np.sin(angles)].astype(np.float32)
     assert project(half, "pca").trustworthiness == pytest.approx(1.0, abs=0.02)
@@ -80,79 +80,79 @@ def test_positions_are_kept_and_a_broken_file_is_made_again(cache, monkeypatch):
 
 
 def test_points_carry_failures_hubness_and_fields(drawn):
-    scores, held = drawn
-    classes = failure_classes(scores, held)
-    found = embedding_map(scores, held, classes=classes, method="pca")
-    assert len(found) == len(held.images) + len(held.texts) == found.total
-    colours = {each.name: each for each in found.colours}
+    scores, test_set = drawn
+    classes = failure_classes(scores, test_set)
+    layout = embedding_map(scores, test_set, classes=classes, method="pca")
+    assert len(layout) == len(test_set.images) + len(test_set.texts) == layout.total
+    colours = {each.name: each for each in layout.colours}
     assert list(colours) == ["kind", "failure", "hubness", "background"]
-    wrong = {each.query for each in failures(scores.T, held, direction="t2i", judgements=held.judgements.name)}
-    told = [colours["failure"].values[code] for code in colours["failure"].codes]
-    for key, text, said in zip(found.ids, found.is_text, told, strict=True):
-        assert not text or (said != "right") == (key in wrong)
+    wrong = {each.query for each in failures(scores.T, test_set, direction="t2i", judgements=test_set.judgements.name)}
+    verdicts = [colours["failure"].values[code] for code in colours["failure"].codes]
+    for key, text, verdict in zip(layout.ids, layout.is_text, verdicts, strict=True):
+        assert not text or (verdict != "right") == (key in wrong)
     nearest = scores.T.top(10).indices
     assert colours["hubness"].codes[0] == sum(0 in row for row in nearest)
-    row = found.ids.index(held.texts.ids[3])
-    assert found.labels[row] == held.texts.values[3] and found.labels[0] in held.texts.values
+    row = layout.ids.index(test_set.texts.ids[3])
+    assert layout.labels[row] == test_set.texts.values[3] and layout.labels[0] in test_set.texts.values
     assert class_of(frozenset({"size", "colour"})) == "colour" and class_of(None) == "wrong, no class"
 
 
 def test_a_large_map_is_a_random_choice_and_says_so(drawn):
-    scores, held = drawn
-    found = embedding_map(scores, held, method="pca", limit=20)
-    assert len(found) == 20 and str(found).startswith("20 of 72 points") and len(set(found.ids)) == 20
-    assert embedding_map(scores, held, method="pca", limit=20).ids == found.ids
+    scores, test_set = drawn
+    layout = embedding_map(scores, test_set, method="pca", limit=20)
+    assert len(layout) == 20 and str(layout).startswith("20 of 72 points") and len(set(layout.ids)) == 20
+    assert embedding_map(scores, test_set, method="pca", limit=20).ids == layout.ids
 
 
 def test_lines_and_files_hold_the_same_points(drawn, tmp_path):
-    scores, held = drawn
-    found = embedding_map(scores, held, method="pca")
-    head, part = map(json.loads, found.lines())
+    scores, test_set = drawn
+    layout = embedding_map(scores, test_set, method="pca")
+    head, part = map(json.loads, layout.lines())
     assert head["points"] == 72 and len(part["ids"]) == len(part["colours"][0]) == 72
-    assert np.allclose(np.array([part["x"], part["y"]]).T / 65535, found.points, atol=1e-4)
-    data = json.loads(found.save(tmp_path / "m.json").read_text())
-    assert data["items"][0]["id"] == found.ids[0] and data["items"][0]["kind"] == "image"
-    page = found.save(tmp_path / "m.html").read_text()
+    assert np.allclose(np.array([part["x"], part["y"]]).T / 65535, layout.points, atol=1e-4)
+    data = json.loads(layout.save(tmp_path / "m.json").read_text())
+    assert data["items"][0]["id"] == layout.ids[0] and data["items"][0]["kind"] == "image"
+    page = layout.save(tmp_path / "m.html").read_text()
     assert "</script><b>" not in page and "trustworthiness" in page
     with pytest.raises(LimnerError, match="written as .html, .json"):
-        found.save(tmp_path / "m.png")
+        layout.save(tmp_path / "m.png")
 
 
 def test_what_cannot_be_drawn_is_refused(drawn):
-    scores, held = drawn
+    scores, test_set = drawn
     with pytest.raises(UnknownName, match="tsnee"):
-        embedding_map(scores, held, method="tsnee")
+        embedding_map(scores, test_set, method="tsnee")
     with pytest.raises(LimnerError, match="needs embeddings"):
-        embedding_map(Scores.from_matrix(scores.matrix(), scores.queries, scores.candidates), held)
+        embedding_map(Scores.from_matrix(scores.matrix(), scores.queries, scores.candidates), test_set)
     with pytest.raises(LimnerError, match="3 or more"):
         project(np.eye(2))
 
-    class Own:
+    class ThreeColumns:
         def fit_transform(self, rows):
             return rows[:, :3]
 
-    with pytest.raises(LimnerError, match="Own gave points of shape"):
-        embedding_map(scores, held, method=Own())
+    with pytest.raises(LimnerError, match="ThreeColumns gave points of shape"):
+        embedding_map(scores, test_set, method=ThreeColumns())
 
 
 def test_the_command(tmp_path):
     def run(*words):
         return CliRunner().invoke(app, ["explain", "map", *map(str, words)])
 
-    made = run(
+    done = run(
         "scenes", "-O", "images=40", "--model", "colours", "--method", "pca", "-o", tmp_path / "m.html", "--json"
     )
-    assert made.exit_code == 0, made.output
-    assert json.loads(made.stdout)["points"] == 48 and "map-data" in (tmp_path / "m.html").read_text()
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["points"] == 48 and "map-data" in (tmp_path / "m.html").read_text()
     assert run("scenes", "--model", "colours", "-o", tmp_path / "m.pdf").exit_code in (2, 3)
     wrong = run("scenes", "-O", "images=40", "--model", "colours", "--method", "umap", "--no-failures")
     assert wrong.exit_code in (2, 3) and "umap" in wrong.output
 
 
 def test_without_annotated_objects_the_classes_come_from_the_captions(drawn):
-    scores, held = drawn
-    images = limner.Items(held.images.ids, [None] * len(held.images))
-    bare = limner.Collection(held.name, images, held.texts, held.judgements)
+    scores, test_set = drawn
+    images = limner.Items(test_set.images.ids, [None] * len(test_set.images))
+    bare = limner.Collection(test_set.name, images, test_set.texts, test_set.judgements)
     classes = failure_classes(scores, bare)
     assert {*classes["t2i"].values(), *classes["i2t"].values()} <= {*CAPTION_CLASSES, "alternative"}
     assert len({*classes["t2i"].values()}) > 1  # the colour says more than that it failed
@@ -165,5 +165,5 @@ def test_the_classes_of_captions():
     toy = limner.Collection("toy", limner.Items(images, [None] * 5), limner.Items(texts, texts, kind="text"), pairs)
     wrong = [Failure(texts[0], texts[0], "i0", returned) for returned in ("i4", "i2", "i3")]
     wrong.append(Failure(texts[1], texts[1], "i1", "i0"))
-    found = [classified([each], toy, toy)[each.query] for each in wrong]
-    assert found == ["captions fit", "some objects wrong", "no object in common", "number, colour or detail wrong"]
+    labels = [classified([each], toy, toy)[each.query] for each in wrong]
+    assert labels == ["captions fit", "some objects wrong", "no object in common", "number, colour or detail wrong"]

@@ -63,19 +63,19 @@ def test_every_form_is_read(tmp_path, name, case):
 
 
 def test_a_folder_is_a_probe_of_subsets(tmp_path):
-    found = read_probe(written(tmp_path))
-    assert len(found.cases) == 6 and len({case.id for case in found.cases}) == 6
-    pairs = found.collection()
+    loaded = read_probe(written(tmp_path))
+    assert len(loaded.cases) == 6 and len({case.id for case in loaded.cases}) == 6
+    pairs = loaded.collection()
     assert len(pairs.images) == 2 and len(pairs.texts) == len(set(pairs.texts.values))
     assert pairs.judgements.grade("b.jpg", pairs.texts.ids[pairs.texts.values.index("y eats x")]) == 1.0
 
 
 def test_a_caption_that_is_right_and_wrong_is_left_out_and_told(tmp_path):
-    same = {"0": {"filename": "a", "caption": "x", "negative_caption": "x"}, "1": {"filename": "a", "caption": "x",
+    records = {"0": {"filename": "a", "caption": "x", "negative_caption": "x"}, "1": {"filename": "a", "caption": "x",
             "negative_caption": "y"}}  # fmt: skip
-    (tmp_path / "p.json").write_text(json.dumps(same))
-    found = read_probe(tmp_path / "p.json")
-    assert [case.id for case in found.cases] == ["1"] and "right and wrong" in found.warnings[0]
+    (tmp_path / "p.json").write_text(json.dumps(records))
+    loaded = read_probe(tmp_path / "p.json")
+    assert [case.id for case in loaded.cases] == ["1"] and "right and wrong" in loaded.warnings[0]
 
 
 # --- measures ---------------------------------------------------------------------------------------------------
@@ -150,14 +150,14 @@ def test_a_system_by_hand():
         ProbeCase(str(n), "even" if n % 2 == 0 else "odd", (f"i{n}",), (f"right {n}",), (f"wrong {n}",))
         for n in range(8)
     )
-    given = Probe("hand", cases, {})
-    pairs = given.collection()
+    hand_probe = Probe("hand", cases, {})
+    pairs = hand_probe.collection()
     matrix = np.zeros((8, 16))
     for n in range(8):
         column = pairs.texts.values.index(f"right {n}" if n % 2 == 0 or n == 1 else f"wrong {n}")
         matrix[n, column] = 1
     scores = limner.Scores.from_matrix(matrix, pairs.images.ids, pairs.texts.ids)
-    report = probe(given, scores, name="hand")
+    report = probe(hand_probe, scores, name="hand")
     assert report.line(subset="even").system.estimate == 1.0
     assert report.line(subset="odd").system.estimate == 0.25
     assert report.line().system.estimate == 0.625 and report.line().cases == 8
@@ -165,7 +165,7 @@ def test_a_system_by_hand():
     with pytest.raises(LimnerError, match="no line"):
         report.line(GROUP)
     with pytest.raises(LimnerError, match="lack"):
-        probe(given, limner.Scores.from_matrix(matrix[:3], pairs.images.ids[:3], pairs.texts.ids))
+        probe(hand_probe, limner.Scores.from_matrix(matrix[:3], pairs.images.ids[:3], pairs.texts.ids))
 
 
 # --- baselines --------------------------------------------------------------------------------------------------
@@ -174,9 +174,10 @@ def test_a_system_by_hand():
 def test_the_bigram_model_by_hand():
     model = BigramModel(["a dog", "a cat", "the dog"])
     for before in ("a", "the", "dog", "unseen", "<s>"):
-        known = {"a", "dog", "cat", "the", "</s>"}
-        rest = 1 - sum(model.probability(word, before) for word in known)
-        assert rest == pytest.approx(model.probability("never seen", before))  # all that is left is for one more word
+        vocabulary = {"a", "dog", "cat", "the", "</s>"}
+        left_over = 1 - sum(model.probability(word, before) for word in vocabulary)
+        # All that is left is for one more word.
+        assert left_over == pytest.approx(model.probability("never seen", before))
     lower = (2 + 1) / (7 + 5 + 1)  # "dog" follows two of the words, out of seven kinds of pairs; five kinds of words
     assert model.probability("dog", "a") == pytest.approx((1 - 0.75) / 2 + 0.75 * 2 / 2 * lower)
     pairs = [("a", "<s>"), ("dog", "a"), ("</s>", "dog")]
@@ -205,12 +206,13 @@ def test_the_language_model_never_sees_the_case_it_scores():
     assert probe(Probe("nonsense", cases, {})).line().blind["bigrams"].estimate == 0.5
 
 
-@pytest.mark.parametrize("own", [1, 3])
-def test_a_foil_that_is_the_caption_of_another_case_is_not_known_either(own):
+@pytest.mark.parametrize("captions_per_image", [1, 3])
+def test_a_foil_that_is_the_caption_of_another_case_is_not_known_either(captions_per_image):
     """Right captions and foils are drawn alike, so a baseline that sees no image has to guess."""
     rng = np.random.default_rng(3)
-    said = lambda topic: f"a {rng.choice(list('pqrstu'))}{topic} {rng.choice(list('vwxyz'))}{topic} there"  # noqa: E731
-    captions = [[said(n) for _ in range(own)] for n in range(300)]  # captions of one image share words
+    sentence = lambda topic: f"a {rng.choice(list('pqrstu'))}{topic} {rng.choice(list('vwxyz'))}{topic} there"  # noqa: E731
+    # Captions of one image share words.
+    captions = [[sentence(n) for _ in range(captions_per_image)] for n in range(300)]
     cases = []
     for n, texts in enumerate(captions):
         foil = captions[(n + 1 + int(rng.integers(298))) % 300][0]
@@ -221,13 +223,13 @@ def test_a_foil_that_is_the_caption_of_another_case_is_not_known_either(own):
 
 def test_captions_are_left_out_and_come_back():
     texts = ["a dog runs", "a dog runs", "the dog sits", "a cat", "a a a", ""]
-    model, asked = BigramModel(texts), ["a dog", "runs the cat", "a a", "bird"]
-    before = [model.score(text) for text in asked]
+    model, queries = BigramModel(texts), ["a dog", "runs the cat", "a a", "bird"]
+    before = [model.score(text) for text in queries]
     with model.leaving_out(["a dog runs", "a a a"]):
-        rest = BigramModel(["a dog runs", "the dog sits", "a cat", ""])
-        assert [model.score(text) for text in asked] == [rest.score(text) for text in asked]
-        assert [model.order_score(text) for text in asked] == [rest.order_score(text) for text in asked]
-    assert [model.score(text) for text in asked] == before
+        remaining = BigramModel(["a dog runs", "the dog sits", "a cat", ""])
+        assert [model.score(text) for text in queries] == [remaining.score(text) for text in queries]
+        assert [model.order_score(text) for text in queries] == [remaining.order_score(text) for text in queries]
+    assert [model.score(text) for text in queries] == before
 
 
 # --- the built-in pairs -----------------------------------------------------------------------------------------
@@ -242,33 +244,35 @@ def test_the_captions_of_a_pair_have_the_same_words_and_are_true_of_one_picture_
     for number, case in enumerate(drawn.cases):
         first, second = case.right
         assert first != second and sorted(first.split()) == sorted(second.split())
-        *_, told = meanings(Dice(0, number, STREAM), case.subset)
+        *_, readings = meanings(Dice(0, number, STREAM), case.subset)
         scenes = [drawn.pictures[image].scene for image in case.images]
-        assert [[meaning.true_of(scene) for meaning in told] for scene in scenes] == [[True, False], [False, True]]
+        assert [[meaning.true_of(scene) for meaning in readings] for scene in scenes] == [[True, False], [False, True]]
     by_background = {drawing.scene.background: drawing for drawing in drawn.pictures.values()}
     assert len(by_background) == 6 and {drawing().size for drawing in by_background.values()} == {(160, 160)}
     assert scenes_probe(3).cases == drawn.cases[:3] and scenes_probe(3, seed=1).cases != drawn.cases[:3]
 
 
-def scored(given, score):
-    pairs = given.collection()
-    matrix = np.array([[score(given.pictures[i].scene, text) for text in pairs.texts.values] for i in pairs.images.ids])
+def scored(probe_set, score):
+    pairs = probe_set.collection()
+    matrix = np.array(
+        [[score(probe_set.pictures[i].scene, text) for text in pairs.texts.values] for i in pairs.images.ids]
+    )
     return limner.Scores.from_matrix(matrix, pairs.images.ids, pairs.texts.ids)
 
 
 def bag_of_words(scene, text):
     """How many words of the caption name something in the picture."""
-    there = {word for thing in scene.objects for word in (thing.kind, thing.colour)}
-    return float(sum(word in there for word in text.split()))
+    named_words = {word for item in scene.objects for word in (item.kind, item.colour)}
+    return float(sum(word in named_words for word in text.split()))
 
 
 def reader(scene, text):
     """Reads the order of words: the left object, and the colour before a noun."""
-    left, right = sorted(scene.objects, key=lambda thing: thing.box[0])
+    left, right = sorted(scene.objects, key=lambda item: item.box[0])
     if "left" in text:
         first, _, second = text.partition(" to the left of ")
         return float((left.kind in first) + (right.kind in second))
-    return float(sum(f"{thing.colour} {thing.kind}" in text for thing in scene.objects))
+    return float(sum(f"{item.colour} {item.kind}" in text for item in scene.objects))
 
 
 def test_a_bag_of_words_scores_chance_and_a_reader_does_not(drawn):
@@ -288,9 +292,9 @@ def test_valse():
     folder = Path(os.environ.get("LIMNER_DATA", "/nowhere")) / "valse"
     if not folder.is_dir():
         pytest.skip("needs $LIMNER_DATA/valse")
-    found = read_probe(folder)
-    report = probe(found)
-    assert len(found.cases) > 5000 and report.line(subset="actions").solved_blind
+    loaded = read_probe(folder)
+    report = probe(loaded)
+    assert len(loaded.cases) > 5000 and report.line(subset="actions").solved_blind
 
 
 def shell(*words):
@@ -299,8 +303,8 @@ def shell(*words):
 
 def test_the_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    given = scenes_probe(10)
-    np.save("S.npy", scored(given, reader).matrix())
+    probe_set = scenes_probe(10)
+    np.save("S.npy", scored(probe_set, reader).matrix())
     done = shell(
         "explain",
         "probe",
@@ -334,32 +338,32 @@ SUBSETS = ("add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "s
 def test_every_subset_of_the_form_of_sugarcrepe_has_blind_baselines(tmp_path, monkeypatch, form):
     """In one subset the wrong captions are no sentences, in one they are longer; in the others nothing tells them."""
     monkeypatch.chdir(tmp_path)
-    things, places = ("dog", "cat", "horse", "bird", "cow"), ("house", "river", "wall", "tree")
+    nouns, places = ("dog", "cat", "horse", "bird", "cow"), ("house", "river", "wall", "tree")
     cases = {}
     for subset in SUBSETS:
-        for number, (thing, place) in enumerate(itertools.product(things, places)):
-            other = things[(things.index(thing) + 1 + number % 4) % 5]
-            right, wrong = f"the {thing} is near the {place}", f"the {other} is near the {place}"
+        for number, (noun, place) in enumerate(itertools.product(nouns, places)):
+            wrong_noun = nouns[(nouns.index(noun) + 1 + number % 4) % 5]
+            right, wrong = f"the {noun} is near the {place}", f"the {wrong_noun} is near the {place}"
             wrong = " ".join(reversed(right.split())) if subset == "swap_obj" else wrong
             wrong += " again today" if subset == "add_att" else ""
-            record = {"filename": f"{thing}-{place}.jpg", "caption": right, "negative_caption": wrong}
+            record = {"filename": f"{noun}-{place}.jpg", "caption": right, "negative_caption": wrong}
             cases.setdefault(subset, {})[str(number)] = record
     if form == "folder":
         Path("probe").mkdir()
         for subset, records in cases.items():
             Path(f"probe/{subset}.json").write_text(json.dumps(records))
     else:
-        whole = {f"{s}-{n}": {**r, "subset": s} for s, records in cases.items() for n, r in records.items()}
-        Path("probe.json").write_text(json.dumps(whole))
-    given = "probe" if form == "folder" else "probe.json"
-    done = shell("explain", "probe", given, "--json")
+        merged = {f"{s}-{n}": {**r, "subset": s} for s, records in cases.items() for n, r in records.items()}
+        Path("probe.json").write_text(json.dumps(merged))
+    path = "probe" if form == "folder" else "probe.json"
+    done = shell("explain", "probe", path, "--json")
     assert done.exit_code == 0, done.stderr
     lines = {line["subset"]: line for line in json.loads(done.stdout)["lines"] if line["measure"] == PAIR}
     assert set(lines) == {"all", *SUBSETS} and all(lines[s]["cases"] == 20 for s in SUBSETS)
     assert all({"bigrams", "length"} <= set(lines[s]) for s in SUBSETS)
     assert lines["swap_obj"]["bigrams"] == 1.0 and lines["add_att"]["length"] == 1.0
     assert all(0.2 < lines[s]["bigrams"] < 0.8 and lines[s]["length"] == 0.5 for s in SUBSETS[2:6])
-    table = [row.split() for row in shell("explain", "probe", given).stdout.splitlines()]
+    table = [row.split() for row in shell("explain", "probe", path).stdout.splitlines()]
     assert {row[0] for row in table if row[-1:] == ["yes"]} == {"all", "add_att", "swap_obj"}  # solved blind
 
 

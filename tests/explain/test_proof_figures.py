@@ -28,23 +28,23 @@ def vectors(texts):
 @pytest.mark.parametrize("proof", ["text_only_encoders"], indirect=True)
 def test_candidates_by_distance_rank_as_counted_one_by_one(proof):
     world = limner.load("scenes", images=40)
-    asked, others = proof.parted(world, 0)
-    said = dict(zip(world.texts.ids, world.texts.values, strict=True))
-    queries = vectors([said[text] for text in asked]).astype(float)
-    images = vectors([" ".join(said[text] for text in each) for each in others]).astype(float)
+    query_texts, remaining = proof.parted(world, 0)
+    captions = dict(zip(world.texts.ids, world.texts.values, strict=True))
+    queries = vectors([captions[text] for text in query_texts]).astype(float)
+    images = vectors([" ".join(captions[text] for text in each) for each in remaining]).astype(float)
     far = np.linalg.norm(queries[:, None] - images[None], axis=2)
     ranks = (far < np.diagonal(far)[:, None] - 1e-9).sum(axis=1) + 1
-    assert len(set(said.values())) > 40 and len(np.unique(np.round(far, 6))) == far.size
-    found = proof.by_distance(world, vectors)
-    assert found["MRR"] == pytest.approx(100 * (1 / ranks).mean(), abs=1e-3)
-    assert found["R@10"] == pytest.approx(100 * (ranks <= 10).mean())
-    assert found["MRR"] != pytest.approx(proof.measured(world, vectors, "joined")["MRR"], abs=0.1)
+    assert len(set(captions.values())) > 40 and len(np.unique(np.round(far, 6))) == far.size
+    figures = proof.by_distance(world, vectors)
+    assert figures["MRR"] == pytest.approx(100 * (1 / ranks).mean(), abs=1e-3)
+    assert figures["R@10"] == pytest.approx(100 * (ranks <= 10).mean())
+    assert figures["MRR"] != pytest.approx(proof.measured(world, vectors, "joined")["MRR"], abs=0.1)
 
 
 @pytest.mark.parametrize("proof", ["adversarial"], indirect=True)
 def test_the_interval_of_what_falls_is_above_zero_only_if_enough_falls(proof):
-    def fallen(lower, higher, same):
-        after = np.array([2.0] * lower + [0.5] * higher + [1.0] * same)
+    def fallen(lower, higher, unchanged):
+        after = np.array([2.0] * lower + [0.5] * higher + [1.0] * unchanged)
         none = np.zeros(0)
         return proof.fallen(Attack("size", (), len(after), np.ones(len(after)), after, none, none))
 
@@ -56,27 +56,29 @@ def test_the_interval_of_what_falls_is_above_zero_only_if_enough_falls(proof):
 @pytest.mark.parametrize("proof", ["turns"], indirect=True)
 def test_answers_of_an_image_stay_together_in_the_interval(proof):
     images = [f"image {at // 10}" for at in range(200)]
-    more = proof.Answers(images, np.arange(200) % 2 == 0).more_than(proof.Answers(images, np.arange(200) % 4 == 0))
-    assert more.estimate == pytest.approx(25) and more.unit == "clusters" and more.n == 20
-    same = np.repeat(np.arange(20) < 10, 10)
-    wide = proof.Answers(images, same).more_than(proof.Answers(images, np.zeros(200, bool)))
-    assert wide.high - wide.low > more.high - more.low
+    difference = proof.Answers(images, np.arange(200) % 2 == 0).more_than(
+        proof.Answers(images, np.arange(200) % 4 == 0)
+    )
+    assert difference.estimate == pytest.approx(25) and difference.unit == "clusters" and difference.n == 20
+    first_half = np.repeat(np.arange(20) < 10, 10)
+    wide = proof.Answers(images, first_half).more_than(proof.Answers(images, np.zeros(200, bool)))
+    assert wide.high - wide.low > difference.high - difference.low
 
 
 @pytest.mark.parametrize("proof", ["text_only"], indirect=True)
 def test_vectors_are_kept_in_parts_so_that_a_stopped_run_goes_on(proof, tmp_path, monkeypatch):
     monkeypatch.setattr(proof, "PART", 2)
-    given = []
+    calls = []
 
     def stopped(texts):
-        given.append(list(texts))
-        if len(given) == 2:
+        calls.append(list(texts))
+        if len(calls) == 2:
             raise KeyboardInterrupt
         return vectors(texts)
 
     texts, cache = ["one", "two", "three", "one", "four", "five"], tmp_path / "kept.npz"
     with pytest.raises(KeyboardInterrupt):
         proof.Remembered(stopped, cache)(texts)
-    assert given == [["one", "two"], ["three", "four"]]
+    assert calls == [["one", "two"], ["three", "four"]]
     np.testing.assert_array_equal(proof.Remembered(stopped, cache)(texts), vectors(texts))
-    assert given[2:] == [["three", "four"], ["five"]]
+    assert calls[2:] == [["three", "four"], ["five"]]

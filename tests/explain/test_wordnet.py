@@ -30,10 +30,10 @@ def test_all_of_wordnet_is_there(wordnet):
     assert wordnet["dog.n.01"].pos == "n"
 
 
-@pytest.mark.parametrize(("one", "other", "expected"), NLTK["path_similarity"])
-def test_path_similarity_is_that_of_nltk(wordnet, one, other, expected):
-    assert wordnet.path_similarity(one, other) == pytest.approx(expected, abs=1e-12)
-    assert wordnet.path_similarity(other, one) == pytest.approx(expected, abs=1e-12)
+@pytest.mark.parametrize(("first", "second", "expected"), NLTK["path_similarity"])
+def test_path_similarity_is_that_of_nltk(wordnet, first, second, expected):
+    assert wordnet.path_similarity(first, second) == pytest.approx(expected, abs=1e-12)
+    assert wordnet.path_similarity(second, first) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize(("word", "pos", "expected"), NLTK["base"])
@@ -57,8 +57,8 @@ def test_the_table_holds_the_single_values(wordnet):
     names = ["dog.n.01", "tree.n.01", "run.v.01", "grass.n.01", "entity.n.01"]
     similar = Similarities(wordnet, [*names, "nothing.x.01"])
     assert similar.unknown == ("nothing.x.01",)
-    for one, other in combinations(names, 2):
-        assert similar.of([one], [other])[0, 0] == wordnet.path_similarity(one, other)
+    for first, second in combinations(names, 2):
+        assert similar.of([first], [second])[0, 0] == wordnet.path_similarity(first, second)
 
 
 def test_no_path_between_parts_of_speech(wordnet):
@@ -132,12 +132,12 @@ def test_what_is_parsed_on_request_is_what_is_parsed_at_once():
     from importlib.resources import files
 
     packed = (files("limner.language.wordnet") / "wordnet30.xz").read_bytes()
-    lazy, whole = opened(packed), unpack(lzma.decompress(packed).decode())
-    assert [lazy.synsets[at] for at in range(len(lazy.synsets))] == whole.synsets
-    assert lazy.synsets[3:5] == whole.synsets[3:5]
-    assert dict(lazy.senses) == whole.senses
-    assert len(lazy.senses) == len(whole.senses)
-    assert lazy.exceptions == whole.exceptions
+    lazy, unpacked = opened(packed), unpack(lzma.decompress(packed).decode())
+    assert [lazy.synsets[at] for at in range(len(lazy.synsets))] == unpacked.synsets
+    assert lazy.synsets[3:5] == unpacked.synsets[3:5]
+    assert dict(lazy.senses) == unpacked.senses
+    assert len(lazy.senses) == len(unpacked.senses)
+    assert lazy.exceptions == unpacked.exceptions
     assert ("dog", "n") in lazy.senses and ("dog", "x") not in lazy.senses and "dog" not in lazy.senses
 
 
