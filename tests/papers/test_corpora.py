@@ -72,14 +72,15 @@ def t5(tmp_path_factory):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     folder = tmp_path_factory.mktemp("t5")
-    made = tiny.tokenizer(folder, kind="bert")
+    tokenizer = tiny.tokenizer(folder, kind="bert")
     torch.manual_seed(0)
     config = transformers.T5Config(
-        vocab_size=len(made), d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2, pad_token_id=made.pad_token_id,
-        decoder_start_token_id=made.pad_token_id, eos_token_id=made.sep_token_id,
+        vocab_size=len(tokenizer), d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2,
+        pad_token_id=tokenizer.pad_token_id, decoder_start_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.sep_token_id,
     )  # fmt: skip
     transformers.T5ForConditionalGeneration(config).save_pretrained(folder)
-    made.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     return folder
 
 
@@ -104,7 +105,7 @@ def test_transformers_that_is_not_there_is_named(monkeypatch, t5):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def collection(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("red", "dog", "cat", "green", "grass")
     (tmp_path / "glove.txt").write_text("".join(f"{w} {' '.join(str(float(w == v)) for v in words)}\n" for w in words))
@@ -126,29 +127,29 @@ def here(tmp_path, monkeypatch):
     return limner.load("captions.csv")
 
 
-def test_region_descriptions_stand_for_the_images_that_have_them(here):
+def test_region_descriptions_stand_for_the_images_that_have_them(collection):
     assert read_regions("regions.json") == {
         "100": ["red thing", "red dog"], "101": ["dog thing", "red dog"], "102": ["cat thing", "red dog"],
     }  # fmt: skip
     regions = read_regions("regions.json", image_data="image_data.json")
     assert list(regions) == ["0.jpg", "1.jpg"]
-    seen = []
+    calls = []
 
     def encode(texts):
-        seen.append(list(texts))
+        calls.append(list(texts))
         return np.eye(len(texts), 8)
 
-    scores, right = text_only(here, encode, regions=regions, corpus="joined", query=2)
-    assert seen == [["red here", "dog here"], ["red thing red dog", "dog thing red dog"]]
+    scores, right = text_only(collection, encode, regions=regions, corpus="joined", query=2)
+    assert calls == [["red here", "dog here"], ["red thing red dog", "dog thing red dog"]]
     assert (list(scores.candidates), len(right)) == (["0.jpg", "1.jpg"], 2)
     with pytest.raises(LimnerError, match="do the ids need image_data.json"):
-        text_only(here, encode, regions=read_regions("regions.json"))
+        text_only(collection, encode, regions=read_regions("regions.json"))
     with pytest.raises(LimnerError, match="no caption 3"):
-        text_only(here, encode, regions=regions, query=3)
+        text_only(collection, encode, regions=regions, query=3)
 
 
 @pytest.mark.parametrize("content", ["{}", "[{}]", '[{"id": 1}]', "[1]", '[{"id": 1, "regions": [{}]}]', "["])
-def test_files_that_are_no_region_descriptions_are_refused(here, content):
+def test_files_that_are_no_region_descriptions_are_refused(collection, content):
     Path("bad.json").write_text(content)
     with pytest.raises(LimnerError):
         read_regions("bad.json")
@@ -165,18 +166,18 @@ def test_files_that_are_no_region_descriptions_are_refused(here, content):
     assert done.exit_code in (2, 3) and "Traceback" not in done.output
 
 
-def test_the_command_takes_summaries_and_regions(here):
+def test_the_command_takes_summaries_and_regions(collection):
     words = ("evaluate", "text-only:captions.csv", "--model", "word-vectors", "-O", "file=glove.txt", "--json")
     done = run(*words, "-O", "corpus=summary", "-O", "summariser=extractive(sentences=2)")
     assert done.exit_code == 0, done.output
     scores, right = text_only(
-        here,
+        collection,
         limner.encoders.encoder("word-vectors", file="glove.txt"),
         corpus="summary",
         summarise=Extractive(sentences=2),
     )
-    told = {r["measure"]: r["value"] for r in json.loads(done.stdout)["results"]}
-    assert told["R@1"] == limner.evaluate(scores, right, measures="R@1").results[0].value
+    values = {r["measure"]: r["value"] for r in json.loads(done.stdout)["results"]}
+    assert values["R@1"] == limner.evaluate(scores, right, measures="R@1").results[0].value
     done = run(*words, "-O", "regions=regions.json", "-O", "image_data=image_data.json")
     assert json.loads(done.stdout)["results"][0]["queries"] == 2
     for bad in (("-O", "summariser=extractive"), ("-O", "image_data=image_data.json")):
@@ -192,8 +193,8 @@ def test_antonyms_of_wordnet_are_made_on_request():
     assert "antonym-wordnet" in FURTHER and "antonym-wordnet" not in KINDS and "antonym-wordnet" in DENIES
     graph = WordNet.load()
     for text, word in (("A green field", "green"), ("A big dog sits.", "big"), ("An old man", "old")):
-        found = {attack(text, "antonym-wordnet", seed=seed).new.split()[-1].lower() for seed in range(30)}
-        assert found == {name.replace("_", " ").split()[-1] for name in graph.antonyms(word, "a")}
+        words = {attack(text, "antonym-wordnet", seed=seed).new.split()[-1].lower() for seed in range(30)}
+        assert words == {name.replace("_", " ").split()[-1] for name in graph.antonyms(word, "a")}
     assert attack("A dog.", "antonym-wordnet") is None
     assert attack("A green field", "antonym") is None
 

@@ -26,7 +26,7 @@ TRAINING = [["dog ball red", "dog jump"], ["cat grass", "red cat"], ["beach dog 
 READ = Reader()
 
 
-class Given:
+class TableSimilarity:
     """A similarity that is given as a table."""
 
     def __init__(self, table: WordTable) -> None:
@@ -38,11 +38,11 @@ class Given:
 
 def spans(sentence: list[str]) -> Counter[tuple[str, ...]]:
     """m_{s,w} of every sequence w of up to three words."""
-    found = defaultdict(set)
+    positions = defaultdict(set)
     for k in (1, 2, 3):
         for places in itertools.combinations(range(len(sentence)), k):
-            found[tuple(sentence[p] for p in places)].add((places[0], places[-1]))
-    return Counter({w: len(each) for w, each in found.items()})
+            positions[tuple(sentence[p] for p in places)].add((places[0], places[-1]))
+    return Counter({w: len(each) for w, each in positions.items()})
 
 
 def slow_lexical(x, y, kappa, weight, length):
@@ -70,11 +70,12 @@ def tables(draw_words=WORDS[:5]):
 @given(documents, documents, tables(), st.sampled_from(("none", "root idf")), st.sampled_from((1, 2, 3)))
 @settings(max_examples=25)
 def test_the_kernel_with_partial_matches_is_the_papers(a, b, table, weights, length):
-    kernel = LexicalKernel(Given(table), StringKernel(length=length, weights=weights)).fit(TRAINING)
-    seen = Counter(w for captions in TRAINING for w in {w for c in captions for w in READ(c)})
+    kernel = LexicalKernel(TableSimilarity(table), StringKernel(length=length, weights=weights)).fit(TRAINING)
+    caption_counts = Counter(w for captions in TRAINING for w in {w for c in captions for w in READ(c)})
 
     def weight(word):
-        return math.sqrt(max(0.0, math.log(len(TRAINING) / (seen[word] + 1)))) if weights == "root idf" else 1.0
+        idf = math.log(len(TRAINING) / (caption_counts[word] + 1))
+        return math.sqrt(max(0.0, idf)) if weights == "root idf" else 1.0
 
     def slow(x, y):
         read = [[READ(caption) for caption in side] for side in (x, y)]
@@ -92,7 +93,7 @@ def test_the_kernel_with_partial_matches_is_the_papers(a, b, table, weights, len
 @settings(max_examples=30)
 def test_with_exact_matches_alone_it_is_the_string_kernel(a, b):
     words = WORDS[:4]
-    exact = Given(WordTable(words, np.eye(len(words), dtype=np.float32)))
+    exact = TableSimilarity(WordTable(words, np.eye(len(words), dtype=np.float32)))
     for weights in ("none", "idf", "root idf"):
         strings = StringKernel(weights=weights)
         partial = LexicalKernel(exact, strings).fit(TRAINING)
@@ -103,16 +104,16 @@ def test_with_exact_matches_alone_it_is_the_string_kernel(a, b):
 @given(documents, tables())
 @settings(max_examples=30)
 def test_a_table_of_cosines_gives_a_positive_semidefinite_kernel(some, table):
-    kernel = LexicalKernel(Given(table)).fit(TRAINING)
-    found = kernel(some)
-    assert np.linalg.eigvalsh((found + found.T) / 2).min() > -1e-4  # kappa has single precision
+    kernel = LexicalKernel(TableSimilarity(table)).fit(TRAINING)
+    matrix = kernel(some)
+    assert np.linalg.eigvalsh((matrix + matrix.T) / 2).min() > -1e-4  # kappa has single precision
 
 
 def test_a_lexical_kernel_comes_back_from_plain_values():
     fitted = LexicalKernel(Distributional(min_count=1), StringKernel(weights="root idf")).fit(TRAINING)
-    again = FittedLexicalKernel.from_state(fitted.state())
+    restored = FittedLexicalKernel.from_state(fitted.state())
     new = [["a dog and a zebra"], ["red balls on the beach", "grass"]]
-    np.testing.assert_array_equal(again(new, TRAINING), fitted(new, TRAINING))
+    np.testing.assert_array_equal(restored(new, TRAINING), fitted(new, TRAINING))
 
 
 # Similarities ---------------------------------------------------------------------------------------------------------
@@ -128,11 +129,11 @@ def slow_mutual(sentences: list[list[str]], contexts: list[str], word: str) -> d
     def share(*words):
         return sum(all(w in s for w in words) for s in sentences) / len(sentences)
 
-    found = {}
-    for other in contexts:
-        if share(word, other):
-            found[other] = max(0.0, math.log2(share(word, other) / (share(word) * share(other))))
-    return found
+    information = {}
+    for context in contexts:
+        if share(word, context):
+            information[context] = max(0.0, math.log2(share(word, context) / (share(word) * share(context))))
+    return information
 
 
 @given(st.lists(st.lists(sentences, min_size=1, max_size=3), min_size=2, max_size=5))
@@ -166,8 +167,8 @@ def test_an_outside_corpus_is_counted_instead(tmp_path):
     assert table.of("dog", "puppy") == pytest.approx(slow, abs=1e-6) and table.of("dog", "cat") == 0
     file = tmp_path / "corpus.txt"
     file.write_text("\n".join(corpus))
-    again = Distributional(corpus=file, min_count=1).fit(training, READ)
-    np.testing.assert_array_equal(again.values, table.values)
+    from_file = Distributional(corpus=file, min_count=1).fit(training, READ)
+    np.testing.assert_array_equal(from_file.values, table.values)
     with pytest.raises(LimnerError, match="no corpus"):
         Distributional(corpus=tmp_path / "none.txt").fit(training, READ)
 
@@ -184,9 +185,9 @@ def test_lin_is_the_papers():
         return sum(counts[w] for w, s in first.items() if net.is_a(s, synset)) / total
 
     def vector(word):
-        own = math.log(share(first[word]))
+        log_share = math.log(share(first[word]))
         ups = {s: math.log(share(s)) for s in net.ancestors(first[word])}
-        return {s: 2 * up / (own + up) for s, up in ups.items()}
+        return {s: 2 * up / (log_share + up) for s, up in ups.items()}
 
     assert sorted(table.words) == sorted(first) and "xyzzy" not in table.words
     for a, b in itertools.combinations(first, 2):
@@ -197,9 +198,9 @@ def test_lin_is_the_papers():
         table.nearest("xyzzy")
 
 
-def slow_translations(pairs, many, rounds):
+def slow_translations(pairs, vocabulary_size, rounds):
     """IBM models 1 and 2 with dictionaries."""
-    share = {(e, f): 1 / many for e in range(-1, many) for f in range(many)}
+    share = {(e, f): 1 / vocabulary_size for e in range(-1, vocabulary_size) for f in range(vocabulary_size)}
     jumps = defaultdict(lambda: 1.0)
     for model in (1,) * rounds[0] + (2,) * rounds[1]:
         counts, places = Counter(), Counter()
@@ -219,7 +220,7 @@ def slow_translations(pairs, many, rounds):
         share = {(e, f): counts[e, f] / totals[e] if totals[e] else 0.0 for e, f in share}
         if model == 2:
             jumps = {k: c / sums[k[:3]] for k, c in places.items()}
-    return np.array([[share[e, f] for f in range(many)] for e in range(many)])
+    return np.array([[share[e, f] for f in range(vocabulary_size)] for e in range(vocabulary_size)])
 
 
 lists = st.lists(st.integers(0, 3), min_size=1, max_size=4)
@@ -244,13 +245,13 @@ def test_alignment_joins_what_captions_put_for_each_other():
 
 
 def test_combinations_are_means_and_maxima():
-    one = WordTable(("dog", "cat"), np.array([[1, 0.4], [0.4, 1]], dtype=np.float32))
-    other = WordTable(("cat", "ball"), np.array([[1, 0.2], [0.2, 1]], dtype=np.float32))
-    mean = Mean((Given(one), Given(other))).fit(TRAINING, READ)
-    most = Maximum((Given(one), Given(other))).fit(TRAINING, READ)
-    assert mean.words == most.words == ("dog", "cat", "ball")
+    first = WordTable(("dog", "cat"), np.array([[1, 0.4], [0.4, 1]], dtype=np.float32))
+    second = WordTable(("cat", "ball"), np.array([[1, 0.2], [0.2, 1]], dtype=np.float32))
+    mean = Mean((TableSimilarity(first), TableSimilarity(second))).fit(TRAINING, READ)
+    maximum = Maximum((TableSimilarity(first), TableSimilarity(second))).fit(TRAINING, READ)
+    assert mean.words == maximum.words == ("dog", "cat", "ball")
     assert [round(mean.of(*pair), 6) for pair in (("dog", "dog"), ("dog", "cat"), ("cat", "ball"))] == [1, 0.2, 0.1]
-    assert [round(most.of(*pair), 6) for pair in (("dog", "dog"), ("dog", "cat"), ("cat", "ball"))] == [1, 0.4, 0.2]
+    assert [round(maximum.of(*pair), 6) for pair in (("dog", "dog"), ("dog", "cat"), ("cat", "ball"))] == [1, 0.4, 0.2]
 
 
 def test_flickr8ks_vocabularies_have_the_papers_sizes(shared_data):

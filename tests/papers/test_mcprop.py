@@ -54,12 +54,12 @@ def model(world):
 
 def test_attentive_fusion_is_its_formula():
     torch.manual_seed(0)
-    made = fusion("attentive", 4)
+    attentive = fusion("attentive", 4)
     text, image = torch.randn(3, 4), torch.randn(3, 4)
-    fused = made(text, image)
+    fused = attentive(text, image)
     for row in range(3):
-        hidden = torch.relu(made.weigh[0](torch.cat([text[row], image[row]])))
-        a_u, a_v = torch.sigmoid(made.weigh[2](hidden))
+        hidden = torch.relu(attentive.weigh[0](torch.cat([text[row], image[row]])))
+        a_u, a_v = torch.sigmoid(attentive.weigh[2](hidden))
         expected = a_u * text[row] / text[row].norm() + a_v * image[row] / image[row].norm()
         torch.testing.assert_close(fused.query[row], expected)
         torch.testing.assert_close(fused.weights[row], torch.stack([a_u, a_v]))
@@ -98,11 +98,11 @@ def test_a_saved_model_loads_without_its_options(model, world, tmp_path):
 def test_damaged_models_are_refused(model, tmp_path):
     folder = model.save(tmp_path / "m")
     weights = folder / "model.safetensors"
-    held = weights.read_bytes()
-    weights.write_bytes(held[:-4] + b"abcd")
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-4] + b"abcd")
     with pytest.raises(LimnerError, match="damaged"):
         mcprop.McpropModel.load(folder)
-    weights.write_bytes(held)
+    weights.write_bytes(content)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"limner": "towers"}))
     with pytest.raises(LimnerError, match="model of kind 'towers'"):
@@ -122,23 +122,23 @@ def test_positives_of_one_image_are_never_negatives(world):
     rng = np.random.default_rng(0)
     chosen = rng.integers(0, len(data.image_of), 20)
     images, texts = data.image_of[chosen], data.text_of[chosen]
-    known = set(zip(data.image_of.tolist(), data.text_of.tolist(), strict=True))
-    expected = [[(i, t) in known for t in texts.tolist()] for i in images.tolist()]
+    positives = set(zip(data.image_of.tolist(), data.text_of.tolist(), strict=True))
+    expected = [[(i, t) in positives for t in texts.tolist()] for i in images.tolist()]
     assert data.related(images, texts).tolist() == expected
 
 
 def test_padding_and_batches_change_nothing(model, world):
-    whole = model.encode_texts(world.test.texts).matrix
+    matrix = model.encode_texts(world.test.texts).matrix
     alone = np.concatenate([model.encode_texts(world.test.texts[n : n + 1]).matrix for n in range(6)])
-    np.testing.assert_allclose(whole[:6], alone, atol=1e-5)
+    np.testing.assert_allclose(matrix[:6], alone, atol=1e-5)
 
 
 def test_resume_equals_an_uninterrupted_run(world, tmp_path):
-    how = {"learning_rate": 3e-3, "seed": 2, **SMALL}
-    whole = mcprop.train(world.train, epochs=2, **how)
-    mcprop.train(world.train, epochs=1, checkpoint_dir=str(tmp_path), **how)
-    resumed = mcprop.train(world.train, epochs=2, checkpoint_dir=str(tmp_path), **how)
-    for name, tensor in whole.module.state_dict().items():
+    options = {"learning_rate": 3e-3, "seed": 2, **SMALL}
+    uninterrupted = mcprop.train(world.train, epochs=2, **options)
+    mcprop.train(world.train, epochs=1, checkpoint_dir=str(tmp_path), **options)
+    resumed = mcprop.train(world.train, epochs=2, checkpoint_dir=str(tmp_path), **options)
+    for name, tensor in uninterrupted.module.state_dict().items():
         assert torch.equal(tensor, resumed.module.state_dict()[name]), name
 
 
@@ -149,15 +149,15 @@ def test_a_frozen_transformer_reads_names_and_captions(world, tmp_path):
     import tiny
 
     folder = tiny.backbone(tmp_path / "xlm", kind="roberta")
-    made = mcprop.train(world.train, backbone=str(folder), epochs=1, fusion="concat", **SMALL)
-    assert not any("backbone" in name for name in made.module.state_dict())
-    loaded = mcprop.McpropModel.load(made.save(tmp_path / "m"), device=DEVICE)
-    np.testing.assert_allclose(loaded.scores(world.test).matrix(), made.scores(world.test).matrix(), atol=1e-6)
-    head, read = made.module.captions, made.reader.read(list(world.test.texts.values)[:5])
+    model = mcprop.train(world.train, backbone=str(folder), epochs=1, fusion="concat", **SMALL)
+    assert not any("backbone" in name for name in model.module.state_dict())
+    loaded = mcprop.McpropModel.load(model.save(tmp_path / "m"), device=DEVICE)
+    np.testing.assert_allclose(loaded.scores(world.test).matrix(), model.scores(world.test).matrix(), atol=1e-6)
+    head, read = model.module.captions, model.reader.read(list(world.test.texts.values)[:5])
     assert head.first is None  # the vector of a text is the output of the backbone's own first token
-    states = made.reader.states(read.tokens, read.filled)
-    seen = head.see(states, read)[0] + head.places[: states.shape[1]]
-    expected = head.encoder(seen, src_key_padding_mask=~read.filled)[:, 0]
+    states = model.reader.states(read.tokens, read.filled)
+    inputs = head.see(states, read)[0] + head.places[: states.shape[1]]
+    expected = head.encoder(inputs, src_key_padding_mask=~read.filled)[:, 0]
     torch.testing.assert_close(head(states, read), expected)
     learned = mcprop.train(world.train, backbone=str(folder), epochs=1, first="learned", **SMALL)
     assert learned.module.captions.first is not None
@@ -173,10 +173,10 @@ def test_a_model_with_a_backbone_is_read_as_it_was_saved(world, tmp_path):
     import tiny
 
     folder = tiny.backbone(tmp_path / "xlm", kind="roberta")
-    made = mcprop.train(world.train, backbone=str(folder), epochs=1, first="learned", **SMALL)
-    saved = made.save(tmp_path / "m")
+    model = mcprop.train(world.train, backbone=str(folder), epochs=1, first="learned", **SMALL)
+    saved = model.save(tmp_path / "m")
     loaded = mcprop.McpropModel.load(saved, device=DEVICE)
-    np.testing.assert_allclose(loaded.scores(world.test).matrix(), made.scores(world.test).matrix(), atol=1e-6)
+    np.testing.assert_allclose(loaded.scores(world.test).matrix(), model.scores(world.test).matrix(), atol=1e-6)
     config = json.loads((saved / "config.json").read_text())
     del config["settings"]["heads"]["first"]
     (saved / "config.json").write_text(json.dumps(config))
@@ -227,26 +227,26 @@ def _to_one_point(scores, positives, *, margin):
 
 
 def test_training_that_ends_in_one_point_warns(world):
-    how = {**SMALL, "epochs": 6, "learning_rate": 0.02, "fusion": "text"}
+    options = {**SMALL, "epochs": 6, "learning_rate": 0.02, "fusion": "text"}
     with pytest.warns(LimnerWarning, match="all embeddings have become nearly equal"):
-        mcprop.train(world.train, loss=_to_one_point, **how)
+        mcprop.train(world.train, loss=_to_one_point, **options)
 
 
 def test_a_saved_model_is_trained_further(world, model, tmp_path):
     model.save(tmp_path / "first")
     before = {name: tensor.clone() for name, tensor in model.module.state_dict().items()}
-    how = {"epochs": 1, "device": DEVICE, "tensorboard": False}
-    same = mcprop.train(world.train, init_from=tmp_path / "first", learning_rate=1e-12, **how)
-    assert np.allclose(same.scores(world.test).matrix(), model.scores(world.test).matrix(), atol=1e-4)
-    moved = mcprop.train(world.test, init_from=model, learning_rate=3e-3, **how)
+    settings = {"epochs": 1, "device": DEVICE, "tensorboard": False}
+    unchanged = mcprop.train(world.train, init_from=tmp_path / "first", learning_rate=1e-12, **settings)
+    assert np.allclose(unchanged.scores(world.test).matrix(), model.scores(world.test).matrix(), atol=1e-4)
+    moved = mcprop.train(world.test, init_from=model, learning_rate=3e-3, **settings)
     assert all(torch.equal(before[name], tensor) for name, tensor in model.module.state_dict().items())
     assert not np.allclose(moved.scores(world.test).matrix(), model.scores(world.test).matrix(), atol=1e-4)
     assert moved.trained_on.saw(world).sum() == len(world.train.images) + len(world.test.images)
-    other = limner.Embeddings(world.images.ids, np.ones((len(world.images), 3)))
+    wide_features = limner.Embeddings(world.images.ids, np.ones((len(world.images), 3)))
     for options, message in (
         ({"fusion": "text"}, r"fusion='text' with init_from=: that model has 'attentive'; leave it out"),
         ({"backbone": "words"}, r"backbone= with init_from=: that model brings its own; leave it out"),
-        ({"features": other}, r"the image features have 3 numbers: the model of init_from= expects \d+"),
+        ({"features": wide_features}, r"the image features have 3 numbers: the model of init_from= expects \d+"),
     ):
         with pytest.raises(LimnerError, match=message):
             mcprop.train(world.train, init_from=model, **options)

@@ -63,10 +63,10 @@ def test_other_similarities_of_texts(world, texts):
 
 
 def test_a_saved_model_scores_alike(model, world, tmp_path):
-    again = systems.load(model.save(tmp_path / "model"))
-    assert isinstance(again, NearestModel)
-    np.testing.assert_array_equal(again.scores(world.test).matrix(), model.scores(world.test).matrix())
-    np.testing.assert_array_equal(again.scores(world.test).T.matrix(), model.scores(world.test).T.matrix())
+    reloaded = systems.load(model.save(tmp_path / "model"))
+    assert isinstance(reloaded, NearestModel)
+    np.testing.assert_array_equal(reloaded.scores(world.test).matrix(), model.scores(world.test).matrix())
+    np.testing.assert_array_equal(reloaded.scores(world.test).T.matrix(), model.scores(world.test).T.matrix())
 
 
 def test_too_little_to_compare_with_is_refused(world):

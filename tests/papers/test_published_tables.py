@@ -57,13 +57,13 @@ def test_rsum_is_the_sum_of_the_six_recalls() -> None:
 
 
 def test_doubtful_are_exactly_the_values_that_do_not_average_to_table_4() -> None:
-    there, back, mean = (published.table(name) for name in ("eccv-d2", "eccv-d3", "eccv-4"))
-    off = np.abs((there.column("PMRP") + back.column("PMRP")) / 2 - mean.column("PMRP"))
-    np.testing.assert_array_equal(off > 0.005 + 1e-9, there.doubtful[:, there.columns.index("PMRP")])
-    assert there.doubtful.sum() == 11
-    assert not back.doubtful.any()
+    image_to_text, text_to_image, mean = (published.table(name) for name in ("eccv-d2", "eccv-d3", "eccv-4"))
+    off = np.abs((image_to_text.column("PMRP") + text_to_image.column("PMRP")) / 2 - mean.column("PMRP"))
+    np.testing.assert_array_equal(off > 0.005 + 1e-9, image_to_text.doubtful[:, image_to_text.columns.index("PMRP")])
+    assert image_to_text.doubtful.sum() == 11
+    assert not text_to_image.doubtful.any()
     assert not mean.doubtful.any()
-    assert np.abs(there.column("PMRP") - there.column("cxc R@1"))[14:].max() < 2.8  # as the note says
+    assert np.abs(image_to_text.column("PMRP") - image_to_text.column("cxc R@1"))[14:].max() < 2.8  # as the note says
     assert f"{off[14:].min():.2f}, {off[14:].max():.1f}" == "0.25, 11.8"
 
 
@@ -135,18 +135,20 @@ def test_every_published_model_is_placed_where_it_stands(direction: published.Di
     for position, measure in enumerate(table.columns):
         trusted = table.values[~table.doubtful[:, position], position]
         for label, value in zip(table.labels, table.column(measure), strict=True):
-            [found] = published.place({measure: value}, direction=direction)
-            assert found.rank == 1 + (trusted > value).sum()
-            assert found.models == len(trusted) == len(found.better) + len(found.equal) + len(found.worse)
-            assert (label in dict(found.equal)) != table.doubtful[table.labels.index(label), position]
+            [placement] = published.place({measure: value}, direction=direction)
+            assert placement.rank == 1 + (trusted > value).sum()
+            assert (
+                placement.models == len(trusted) == len(placement.better) + len(placement.equal) + len(placement.worse)
+            )
+            assert (label in dict(placement.equal)) != table.doubtful[table.labels.index(label), position]
 
 
 def test_neighbours_are_nearest_first() -> None:
-    [found] = published.place({("eccv", "mAP@R"): 0.4228}, unit="fraction")
-    assert found.equal == (("VSRN", 42.28),)
-    assert found.better == (("VSE∞ (WSL grid)", 42.41),)
-    assert found.worse[:2] == (("PCME (CutMix pre-trained)", 41.74), ("VSRN + AOQ", 40.94))
-    assert str(found).endswith(
+    [placement] = published.place({("eccv", "mAP@R"): 0.4228}, unit="fraction")
+    assert placement.equal == (("VSRN", 42.28),)
+    assert placement.better == (("VSE∞ (WSL grid)", 42.41),)
+    assert placement.worse[:2] == (("PCME (CutMix pre-trained)", 41.74), ("VSRN + AOQ", 40.94))
+    assert str(placement).endswith(
         "rank 2 of 26, below VSE∞ (WSL grid) (42.41), level with VSRN (42.28), above PCME (CutMix pre-trained) (41.74)"
     )
 

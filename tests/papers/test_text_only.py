@@ -20,7 +20,7 @@ def run(*args):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def collection(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("red", "dog", "cat", "run", "green", "grass", "blue")
     (tmp_path / "glove.txt").write_text("".join(f"{w} {' '.join(str(float(w == v)) for v in words)}\n" for w in words))
@@ -32,7 +32,7 @@ def here(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("corpus", ["mean", "joined"])
-def test_the_command_gives_what_python_gives(here, corpus):
+def test_the_command_gives_what_python_gives(collection, corpus):
     words = (
         "evaluate",
         "text-only:captions.csv",
@@ -45,23 +45,23 @@ def test_the_command_gives_what_python_gives(here, corpus):
     )
     done = run(*words, "-O", "query=1", "--measures", "R@1 MRR", "--cache", "kept", "--json")
     assert done.exit_code == 0, done.output
-    scores, right = text_only(here, encoder("word-vectors", file="glove.txt"), query=1, corpus=corpus)
+    scores, right = text_only(collection, encoder("word-vectors", file="glove.txt"), query=1, corpus=corpus)
     expected = limner.evaluate(scores, right, measures="R@1 MRR")
-    told = {r["measure"]: r["value"] for r in json.loads(done.stdout)["results"]}
-    assert told == {str(r.measure): r.value for r in expected.results}
+    values = {r["measure"]: r["value"] for r in json.loads(done.stdout)["results"]}
+    assert values == {str(r.measure): r.value for r in expected.results}
 
 
-def test_each_caption_asks_in_turn_and_sorted_captions_are_told(here):
+def test_each_caption_asks_in_turn_and_sorted_captions_are_told(collection):
     words = ("evaluate", "text-only:captions.csv", "--model", "word-vectors", "-O", "file=glove.txt")
     done = run(*words, "-O", "query=each", "--json")
-    assert [told["query"] for told in json.loads(done.stdout)["captions"]] == [0, 1, 2]
-    assert words_by_number(here) == [12, 5, 1]
-    shown = run(*words).stdout
-    assert "captions are sorted by length (mean words #0 12.0, #1 5.0, #2 1.0)" in shown
+    assert [row["query"] for row in json.loads(done.stdout)["captions"]] == [0, 1, 2]
+    assert words_by_number(collection) == [12, 5, 1]
+    output = run(*words).stdout
+    assert "captions are sorted by length (mean words #0 12.0, #1 5.0, #2 1.0)" in output
     assert length_note(limner.load("scenes", images=40), 0) == []
 
 
-def test_wrong_words(here):
+def test_wrong_words(collection):
     words = ("evaluate", "text-only:captions.csv", "--model", "word-vectors", "-O", "file=glove.txt")
     assert run(*words, "-O", "query=first").exit_code == 2
     assert run(*words, "-O", "query=7").exit_code == 3

@@ -47,8 +47,8 @@ def test_kernels_are_those_of_the_paper():
     assert SYSTEMS["Tri5-Lin"].text.kernel() == LexicalKernel(Lin())
     assert SYSTEMS["Tri5-A"].text.kernel() == LexicalKernel(Alignment())
     assert SYSTEMS["Tri5-ic-idf"].text.kernel() == LexicalKernel(Distributional(), StringKernel(weights="root idf"))
-    both = Mean((Distributional(CORPUS), Distributional()))
-    full = LexicalKernel(Maximum((both, Alignment())), StringKernel(weights="root idf"))
+    distributional = Mean((Distributional(CORPUS), Distributional()))
+    full = LexicalKernel(Maximum((distributional, Alignment())), StringKernel(weights="root idf"))
     assert system("Tri5Sem").text.kernel(corpus=CORPUS) == full
 
 
@@ -73,39 +73,39 @@ def test_systems_train_and_beat_chance(name, world):
         options |= {"kappas": (1.0,), "dimensions": (10, 20, 40)}
     model = system(name).train(some, dev=dev, corpus=tuple(some.texts.values), **options)
     report = limner.evaluate(model.scores(test), test, measures="R@10")
-    found = {r.direction: r.value for r in report.results}
+    values = {r.direction: r.value for r in report.results}
     assert model.name == system(name).name
-    assert found["t2i"] > 0.3 and found["i2t"] > 0.3 and np.isfinite(list(found.values())).all()
+    assert values["t2i"] > 0.3 and values["i2t"] > 0.3 and np.isfinite(list(values.values())).all()
 
 
 def test_the_public_way_has_the_papers_settings(world, monkeypatch):
-    asked = {}
-    monkeypatch.setattr(training, "train", lambda collection, **options: asked.setdefault("kcca", options))
-    monkeypatch.setattr(nearest, "train", lambda collection, **options: asked.setdefault("nearest", options))
+    calls = {}
+    monkeypatch.setattr(training, "train", lambda collection, **options: calls.setdefault("kcca", options))
+    monkeypatch.setattr(nearest, "train", lambda collection, **options: calls.setdefault("nearest", options))
     limner.train(world, "ranking-paper", variant="BoW5", rank=50)
     limner.train(world, "ranking-paper", variant="NN")
-    assert asked["kcca"]["points"] == asked["nearest"]["points"] == 1000
-    assert asked["kcca"]["kappas"] == (0.1, 0.5, 1.0, 5.0) and asked["kcca"]["text_kappas"] is None
-    assert asked["kcca"]["powers"] == (2.0, 3.0) and set(asked["kcca"]["diagonals"]) >= {1.0, 15.0}
-    assert asked["kcca"]["fuse"] is True and asked["kcca"]["rank"] == 50
-    assert asked["kcca"]["texts"] == SYSTEMS["BoW5"].text.kernel() and asked["kcca"]["images"] == "pyramid"
+    assert calls["kcca"]["points"] == calls["nearest"]["points"] == 1000
+    assert calls["kcca"]["kappas"] == (0.1, 0.5, 1.0, 5.0) and calls["kcca"]["text_kappas"] is None
+    assert calls["kcca"]["powers"] == (2.0, 3.0) and set(calls["kcca"]["diagonals"]) >= {1.0, 15.0}
+    assert calls["kcca"]["fuse"] is True and calls["kcca"]["rank"] == 50
+    assert calls["kcca"]["texts"] == SYSTEMS["BoW5"].text.kernel() and calls["kcca"]["images"] == "pyramid"
 
 
 def test_a_system_is_trained_by_its_name():
     some = limner.load("scenes", images=100)
-    seen = Pyramid(side=48, points=40).fit(some.train.images).features(some.images)
-    model = limner.train(some, "ranking-paper", variant="BoW1", features=seen, rank=30)
+    features = Pyramid(side=48, points=40).fit(some.train.images).features(some.images)
+    model = limner.train(some, "ranking-paper", variant="BoW1", features=features, rank=30)
     assert model.name == "BoW1" and len(model.settings["i2t"]) == 15
     assert max(s.n for settings in model.settings.values() for s in settings) <= 30
 
 
 def test_names_and_options_at_the_shell(tmp_path):
     shell = ["limner", "train", "ranking-paper", "scenes", "-O", "images=20", "-o", str(tmp_path / "m")]
-    for words, said in (
+    for words, message in (
         (["variant=Tri5Sm"], "did you mean 'Tri5Sem'"),
         (["variant=Tri5Sem"], "give corpus="),
         (["variant=NN", "rank=5"], "nearest neighbours do not decompose kernels"),
     ):
-        asked = [part for word in words for part in ("-O", word)]
-        done = CliRunner().invoke(app, [*shell[1:], *asked])
-        assert done.exit_code in (2, 3) and said in " ".join(done.stderr.split()), done.stderr
+        options = [part for word in words for part in ("-O", word)]
+        done = CliRunner().invoke(app, [*shell[1:], *options])
+        assert done.exit_code in (2, 3) and message in " ".join(done.stderr.split()), done.stderr
