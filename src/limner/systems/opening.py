@@ -23,7 +23,7 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.core.files import replacing, replacing_model
 from limner.core.paths import folder_for
 from limner.core.registry import checked
-from limner.encoders import ENCODERS, Encoder, SetEncoder, TwoSided, encoded, encoder_named
+from limner.encoders import ENCODERS, Encoder, SetEncoder, TwoSided, encoded
 from limner.encoders.contract import gives_sets, refuse_blank
 from limner.encoders.opening import open_encoder
 from limner.scores import Scores
@@ -334,7 +334,7 @@ def _spec(
     if Path(name).exists():
         return _of_path(Path(name), trust)
     if ENCODERS.names(name):
-        return SystemSpec(name, ENCODER, encoder_named(name, {}), trust)
+        return SystemSpec(name, ENCODER, open_encoder(name, {}, cache), trust)
     from limner.match import SCORERS  # imports compiled loops, so only if the name may be a scorer
 
     if SCORERS.names(name):
