@@ -34,7 +34,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import hardware
 import limner
 from claims import Claim, log, main
-from limner.cli.story import story
+from limner.cli.demo_chapters import chapters
 from limner.encoders.image_descriptors import Histograms
 from limner.systems.classic.descriptors import DESCRIPTORS
 
@@ -128,8 +128,8 @@ def demo_values(quick: bool) -> Values:
     if quick:
         return {}
     with tempfile.TemporaryDirectory() as folder:
-        chapters = list(story(folder))
-    numbers = ({k: v for k, v in c.data.items() if k not in ("files", "seconds")} for c in chapters)
+        sections = list(chapters(folder))
+    numbers = ({k: v for k, v in c.data.items() if k not in ("files", "seconds")} for c in sections)
     return {f"demo, chapter {place}": held for place, held in enumerate(numbers, 1)}  # titles may be reworded
 
 

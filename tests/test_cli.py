@@ -574,7 +574,7 @@ def test_a_closed_pipe_is_no_error(workdir):
 def test_help_is_quick_because_it_imports_little():
     heavy = ("numba", "scipy", "sklearn", "pyarrow", "matplotlib", "PIL")
     code = (
-        "import sys; from limner.cli.finding import Commands; print(len(dict(Commands())) > 10, "
+        "import sys; from limner.cli.command_table import Commands; print(len(dict(Commands())) > 10, "
         f"[m for m in {heavy} if m in sys.modules])"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
@@ -602,7 +602,7 @@ def test_a_progress_bar_never_cuts_its_counts(width):
         begun = time.monotonic() - 50
         step = console.Step("encoding the images of a data set with a long name", "images", began=begun)
         step.count(100_000, 200_000)
-        bar.add_task(step.what, total=200_000, completed=100_000, now=step)
+        bar.add_task(step.description, total=200_000, completed=100_000, now=step)
         terminal.print(bar.get_renderable())
     (line,) = [each for each in terminal.file.getvalue().splitlines() if each.strip()]
     assert re.search(r"[\d,.]+ images/s, about \d+ s left", line)

@@ -7,7 +7,7 @@ import typer
 from typer.testing import CliRunner
 
 from limner.cli import app
-from limner.cli.finding import GROUPS, ORDER
+from limner.cli.command_table import GROUPS, ORDER
 
 VERBS, COMMANDS, OPTIONS, SPELLINGS = 14, 45, 393, 146
 LINES, COLUMNS = 80, 80

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import limner
 from limner.cli import app
-from limner.cli.story import BASELINE, BETTER, FILES, story
+from limner.cli.demo_chapters import BASELINE, BETTER, FILES, chapters
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def demo_run(tmp_path_factory):
         stages.append(name)
         return nullcontext(lambda done, total: None)
 
-    return folder, list(story(folder, images=100, stage=stage)), stages
+    return folder, list(chapters(folder, images=100, stage=stage)), stages
 
 
 def test_the_story_has_its_chapters_in_order(demo_run):
@@ -104,10 +104,10 @@ def test_the_page_shows_both_systems(demo_run):
 
 
 def test_the_command_tells_it_and_speaks_json(tmp_path, monkeypatch):
-    from limner.cli import story as demo
+    from limner.cli import demo_chapters as demo
 
     chapters = [demo.Chapter("One", "first\nsecond", {"n": 1}), demo.Chapter("Two", "third")]
-    monkeypatch.setattr(demo, "story", lambda out, **options: iter(chapters))
+    monkeypatch.setattr(demo, "chapters", lambda out, **options: iter(chapters))
     done = CliRunner().invoke(app, ["demo", "-o", str(tmp_path)])
     assert done.stdout == "1. One\n   first\n   second\n\n2. Two\n   third\n\n"
     done = CliRunner().invoke(app, ["demo", "-o", str(tmp_path), "--json"])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import codeblocks
-from limner.cli.finding import ORDER, Commands
+from limner.cli.command_table import ORDER, Commands
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "extending_command.md").read_text(encoding="utf-8")

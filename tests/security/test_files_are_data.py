@@ -210,9 +210,9 @@ def test_a_kernel_named_by_a_model(saved, kind, side, code, tmp_path, mark):
 
 def test_a_class_of_limner_that_is_no_kernel_is_none_for_a_model_either(saved, tmp_path):
     def change(config):
-        config["text_kernel"]["class"] = "limner.cli.story:run"
+        config["text_kernel"]["class"] = "limner.cli.demo_chapters:run"
 
-    with pytest.raises(Untrusted, match="kernel 'limner.cli.story:run'"):
+    with pytest.raises(Untrusted, match="kernel 'limner.cli.demo_chapters:run'"):
         systems.load(spoiled(saved, "kcca", tmp_path, change))
 
 

@@ -63,20 +63,20 @@ def attached(words: list[str], command: Any) -> list[str]:
     """The words of a command line, each -O of a model, correction or scorer in parentheses behind its name."""
     by_name = {name: param for param in command.params for name in getattr(param, "opts", ())}
     arguments = [param.metavar for param in command.params if param.param_type_name == "argument"]
-    kept: list[str] = []
+    rewritten: list[str] = []
     named: list[Named] = []
     at = 0
     while at < len(words):
         word, at = words[at], at + 1
         option, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
         if word == "--" or option not in by_name:
-            kept.append(word)
+            rewritten.append(word)
             if not word.startswith("-") and arguments:
-                named.append(Named(arguments.pop(0) or "", len(kept) - 1, word))
+                named.append(Named(arguments.pop(0) or "", len(rewritten) - 1, word))
             continue
         param = by_name[option]
         if getattr(param, "is_flag", False):
-            kept.append(word)
+            rewritten.append(word)
             continue
         if not equals:
             if at == len(words):
@@ -87,19 +87,19 @@ def attached(words: list[str], command: Any) -> list[str]:
             if owner is not None and owner.kind not in COLLECTIONS:
                 owner.options.append(value)
                 continue
-        kept += [option, value]
+        rewritten += [option, value]
         if option in REGISTRIES or option in FURTHER:
-            named.append(Named(option, len(kept) - 1, value))
+            named.append(Named(option, len(rewritten) - 1, value))
     for each in named:
         if each.options:
-            kept[each.at] = _with_options(each.name, each.options)
-    return kept
+            rewritten[each.at] = _with_options(each.name, each.options)
+    return rewritten
 
 
 def _owner(named: list[Named], option: str) -> Named | None:
     """What an option belongs to: the nearest thing before it that has it; the nearest thing if none has."""
-    things = [each for each in reversed(named) if each.kind in (*REGISTRIES, *FURTHER, *COLLECTIONS)]
-    return next((each for each in things if each.takes(option)), things[0] if things else None)
+    owners = [each for each in reversed(named) if each.kind in (*REGISTRIES, *FURTHER, *COLLECTIONS)]
+    return next((each for each in owners if each.takes(option)), owners[0] if owners else None)
 
 
 def _with_options(name: str, options: list[str]) -> str:

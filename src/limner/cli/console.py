@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
-from limner.cli.fitting import fitted, is_rule
+from limner.cli.wrapped_text import fitted, is_rule
 from limner.core.cut_texts import cut_notes, is_cut_note, pass_on
 from limner.core.errors import LimnerError
 from limner.core.progress import Progress
@@ -45,19 +45,19 @@ _BOLD, _DIM, _RED, _GREEN, _YELLOW, _PLAIN = (f"\x1b[{code}m" for code in (1, 2,
 _SIGNIFICANT = re.compile(r"([+\u2212-])\d[\d.]*(?: \[[^\]]*\])? \*(?= |$)")
 
 
-def shown(text: str) -> str:
+def escaped(text: str) -> str:
     r"""A text that is safe for a terminal: control characters are escaped.
 
-    >>> print(shown("a\x1b[31mred\x07 dog"))
+    >>> print(escaped("a\x1b[31mred\x07 dog"))
     a\x1b[31mred\x07 dog
     """
-    return _UNSHOWN.sub(lambda found: f"\\x{ord(found[0]):02x}" if ord(found[0]) < 256 else ascii(found[0])[1:-1], text)
+    return _UNSHOWN.sub(lambda match: f"\\x{ord(match[0]):02x}" if ord(match[0]) < 256 else ascii(match[0])[1:-1], text)
 
 
 def answer(text: str, data: Mapping[str, object], *, as_json: bool) -> None:
     """Prints the result as JSON, or as text wrapped to the width of the terminal."""
     warned = {"warnings": list(cut_notes())} if cut_notes() else {}
-    put(as_text({**data, **warned}) if as_json else _within_terminal(shown(text)))
+    put(as_text({**data, **warned}) if as_json else _within_terminal(escaped(text)))
 
 
 def _within_terminal(text: str) -> str:
@@ -94,7 +94,7 @@ def _styled(line: str, is_rule: bool, is_head: bool) -> str:
         return f"{_BOLD}{line}{_PLAIN}" if line else line
     if is_rule or line.startswith(("note: ", "*: ", "letters: ")):
         return f"{_DIM}{line}{_PLAIN}"
-    return _SIGNIFICANT.sub(lambda found: f"{_GREEN if found[1] == '+' else _RED}{found[0]}{_PLAIN}", line)
+    return _SIGNIFICANT.sub(lambda match: f"{_GREEN if match[1] == '+' else _RED}{match[0]}{_PLAIN}", line)
 
 
 class Unprinted(LimnerError):
@@ -116,7 +116,7 @@ def put(text: str) -> None:
 def as_text(data: Mapping[str, object]) -> str:
     """Data as JSON, with control characters escaped."""
     text = json.dumps(_plain(data), indent=2, ensure_ascii=False, allow_nan=False)
-    return _UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _UNSHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def tell(message: str) -> None:
@@ -125,8 +125,8 @@ def tell(message: str) -> None:
         return
     kind = message.partition(" ")[0]
     style = {"error:": _RED, "warning:": _YELLOW}.get(kind, "") if _wants_colour(sys.stderr) else ""
-    said = shown(message)
-    print(f"limner: {style}{kind}{_PLAIN}{said[len(kind) :]}" if style else f"limner: {said}", file=sys.stderr)
+    line = escaped(message)
+    print(f"limner: {style}{kind}{_PLAIN}{line[len(kind) :]}" if style else f"limner: {line}", file=sys.stderr)
 
 
 def tell_notes(notes: Iterable[str]) -> None:
@@ -147,11 +147,11 @@ def warn(warnings: Sequence[str]) -> None:
 
 
 @contextmanager
-def progress(what: str, unit: str = "") -> Iterator[Progress]:
+def progress(description: str, unit: str = "") -> Iterator[Progress]:
     """Shows progress on a terminal, with rate and time left; otherwise prints a line every few seconds, for logs.
 
     Args:
-        what: Description of the work.
+        description: Description of the work.
         unit: The unit that is counted, for the rate.
     """
     from rich.console import Console
@@ -159,11 +159,11 @@ def progress(what: str, unit: str = "") -> Iterator[Progress]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        with Lines(what, unit) as lines:
+        with Lines(description, unit) as lines:
             yield lines
         return
     with Bar(*_columns(console.width), console=console, transient=True) as bar:
-        yield _Told.begun(bar, what, unit)
+        yield _TerminalBar.begun(bar, description, unit)
 
 
 def _columns(width: int) -> tuple[ProgressColumn, ...]:
@@ -233,7 +233,7 @@ class Step:
     """One step of a task: its name and its count.
 
     Args:
-        what: Description of the work.
+        description: Description of the work.
         unit: The unit that is counted, to show a rate.
         note: Further information, such as the loss.
         done: Amount of work done; None before the first count.
@@ -242,7 +242,7 @@ class Step:
         moved: When the count last moved.
     """
 
-    what: str
+    description: str
     unit: str = ""
     note: str = ""
     done: int | None = None
@@ -252,11 +252,11 @@ class Step:
 
     def count(self, done: int, total: int) -> None:
         """Updates the count; a count that begins again is another pass, with a rate of its own."""
-        now = time.monotonic()
+        current = time.monotonic()
         if self.done is not None and done < self.done:
-            self.began = now
+            self.began = current
         if done != self.done:
-            self.moved = now
+            self.moved = current
         self.done, self.total = done, total
 
     def pace(self) -> list[str]:
@@ -276,21 +276,21 @@ class Step:
 
     def described(self) -> str:
         """The description with its notes."""
-        return ": ".join([self.what, *([", ".join(self.notes())] if self.notes() else [])])
+        return ": ".join([self.description, *([", ".join(self.notes())] if self.notes() else [])])
 
 
 class Lines(Progress):
     """Progress without a terminal: a line on stderr every few seconds, and nothing for short tasks.
 
     Args:
-        what: Description of the work.
+        description: Description of the work.
         unit: The unit that is counted, to show a rate.
         every: Seconds between two lines.
     """
 
-    def __init__(self, what: str, unit: str = "", *, every: float = EVERY) -> None:
+    def __init__(self, description: str, unit: str = "", *, every: float = EVERY) -> None:
         self.every = every
-        self._now, self._ended = Step(what, unit), threading.Event()
+        self._now, self._ended = Step(description, unit), threading.Event()
         self._began = time.monotonic()
 
     def __enter__(self) -> Lines:
@@ -310,18 +310,18 @@ class Lines(Progress):
         """Further information, such as the loss."""
         self._now.note = text
 
-    def step(self, what: str, unit: str = "", *, total: int | None = None, main: bool = False) -> Lines:
+    def step(self, description: str, unit: str = "", *, total: int | None = None, main: bool = False) -> Lines:
         """Starts the next step of the task, which is counted from 0."""
-        self._now = Step(what, unit, done=None if total is None else 0, total=total or 0)
+        self._now = Step(description, unit, done=None if total is None else 0, total=total or 0)
         return self
 
     def line(self) -> str:
         """The current line."""
-        now = self._now
-        parts = [f"{now.what}: {time.monotonic() - self._began:,.0f} s"]
-        if now.done is not None:
-            parts += [f"{now.done:,} of {now.total:,}", *now.pace()]
-        return ", ".join([*parts, *now.notes()])
+        current = self._now
+        parts = [f"{current.description}: {time.monotonic() - self._began:,.0f} s"]
+        if current.done is not None:
+            parts += [f"{current.done:,} of {current.total:,}", *current.pace()]
+        return ", ".join([*parts, *current.notes()])
 
     def _run(self) -> None:
         while not self._ended.wait(self.every):
@@ -329,7 +329,7 @@ class Lines(Progress):
 
 
 @dataclass
-class _Told(Progress):
+class _TerminalBar(Progress):
     """A progress bar with a note."""
 
     bar: Bar
@@ -337,10 +337,10 @@ class _Told(Progress):
     now: Step
 
     @classmethod
-    def begun(cls, bar: Bar, what: str, unit: str) -> _Told:
+    def begun(cls, bar: Bar, description: str, unit: str) -> _TerminalBar:
         """A bar that counts nothing yet."""
-        now = Step(shown(what), unit)
-        return cls(bar, bar.add_task(now.what, total=None, now=now), now)
+        first_step = Step(escaped(description), unit)
+        return cls(bar, bar.add_task(first_step.description, total=None, now=first_step), first_step)
 
     def __call__(self, done: int, total: int) -> None:
         self.now.count(done, total)
@@ -348,13 +348,13 @@ class _Told(Progress):
 
     def note(self, text: str) -> None:
         """Further information, such as the loss."""
-        self.now.note = shown(text)
+        self.now.note = escaped(text)
 
-    def step(self, what: str, unit: str = "", *, total: int | None = None, main: bool = False) -> _Told:
+    def step(self, description: str, unit: str = "", *, total: int | None = None, main: bool = False) -> _TerminalBar:
         """Starts the next step of the task; it is a new bar, since a bar keeps its total."""
-        self.now = Step(shown(what), unit)
+        self.now = Step(escaped(description), unit)
         self.bar.remove_task(self.task)
-        self.task = self.bar.add_task(self.now.what, total=total, now=self.now)
+        self.task = self.bar.add_task(self.now.description, total=total, now=self.now)
         return self
 
 
@@ -365,7 +365,7 @@ def table(rows: Iterable[Sequence[object]], *, indent: str = "") -> str:
     name    images
     scenes  2000
     """
-    cells = [[shown(str(cell)) for cell in row] for row in rows]
+    cells = [[escaped(str(cell)) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
     return "\n".join(indent + line.rstrip() for line in lines)

@@ -38,7 +38,7 @@ Bank = Annotated[
 
 def corrected(
     source: object,
-    how: str | None,
+    correction: str | None,
     *,
     dev: Dev,
     bank: list[Path] | None = None,
@@ -49,7 +49,7 @@ def corrected(
 
     Args:
         source: The scores.
-        how: The value of --correct.
+        correction: The value of --correct.
         dev: Returns the scores and the collection of a split.
         bank: The files given with --bank.
         keep: Files to write the statistics of the bank to.
@@ -58,22 +58,24 @@ def corrected(
     from limner.scores import Scores
     from limner.scores.correction import CORRECTIONS
 
-    if how is None:
-        named = [name for name, given in (("--bank", bank), ("-o FILE.npz", keep)) if given]
+    if correction is None:
+        named = [name for name, value in (("--bank", bank), ("-o FILE.npz", keep)) if value]
         raise typer.BadParameter(f"{', '.join(named)} without a correction: name one with --correct")
     if not isinstance(source, Scores):
         raise LimnerError(
             "--correct needs scores: give --images with --texts, --scores or --model; a run has no scores to correct"
         )
-    name, options = CORRECTIONS.parsed(how)
+    name, options = CORRECTIONS.parsed(correction)
     if "tune" in options:
         options = _tuned(name, options, str(options.pop("tune")), dev)
-    made: Any = source.correct(name, bank=_bank(bank), trust=trust, **options)
+    corrected_scores: Any = source.correct(name, bank=_bank(bank), trust=trust, **options)
     for file in keep:
-        with progress(f"gathering statistics for {name}", "queries") as told:
-            known = made.gather(progress=told)
-            known.save(file, reverse=made.T.gather(progress=told.step("in the other direction", "queries")))
-    return made
+        with progress(f"gathering statistics for {name}", "queries") as task:
+            statistics = corrected_scores.gather(progress=task)
+            statistics.save(
+                file, reverse=corrected_scores.T.gather(progress=task.step("in the other direction", "queries"))
+            )
+    return corrected_scores
 
 
 def _bank(files: list[Path] | None) -> object:
@@ -101,7 +103,7 @@ def _tuned(name: str, fixed: dict[str, object], split: str, dev: Dev) -> dict[st
     from limner.evaluation.tuning import tune
 
     scores, collection = dev(split)
-    with progress(f"tuning {name} on {collection.name}", "settings") as told:
-        chosen: dict[str, object] = tune(name, scores, collection, fixed=fixed, progress=told)
+    with progress(f"tuning {name} on {collection.name}", "settings") as step:
+        chosen: dict[str, object] = tune(name, scores, collection, fixed=fixed, progress=step)
     tell(f"{name} is best on {collection.name} with {', '.join(f'{k} = {v}' for k, v in chosen.items())}")
     return chosen

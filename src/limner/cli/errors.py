@@ -19,8 +19,8 @@ import typer
 from typer.core import TyperGroup
 
 from limner.cli import interrupts
+from limner.cli.command_table import Commands
 from limner.cli.console import Unprinted, as_text, put, tell
-from limner.cli.finding import Commands
 from limner.core.cut_texts import warned_once
 from limner.core.errors import LimnerError, LimnerWarning
 
@@ -68,17 +68,17 @@ class Shell(TyperGroup):
         **extra: Any,
     ) -> Any:
         """Parses the arguments and runs the command; in standalone mode exits with a `Status`."""
-        rest = (prog_name, complete_var, False, windows_expand_args)
+        main_arguments = (prog_name, complete_var, False, windows_expand_args)
         args = list(sys.argv[1:] if args is None else args)
         if not standalone_mode:
-            return super().main(args, *rest, **extra)
+            return super().main(args, *main_arguments, **extra)
         _bear_any_character()
         _end_quickly()
         if args[:1] == ["help"]:  # `limner help COMMAND` is `limner COMMAND --help`
             args = [*args[1:], "--help"]
         self.as_json = "--json" in args
         try:
-            status = super().main(args, *rest, **extra)
+            status = super().main(args, *main_arguments, **extra)
         except UsageError as error:
             status = self._misused(error)
         except Exception as error:  # an option that exits during parsing, such as --version
@@ -109,7 +109,7 @@ class Shell(TyperGroup):
             error.show()
             return Status.USAGE
         path = error.ctx.command_path if error.ctx else "limner"
-        return self._told(f"error: {error.format_message()} (see '{path} --help')", Status.USAGE)
+        return self._report(f"error: {error.format_message()} (see '{path} --help')", Status.USAGE)
 
     def _failed(self, error: Exception) -> int:
         if interrupts.heard.is_set():
@@ -122,20 +122,20 @@ class Shell(TyperGroup):
             tell(f"error: {error}")
             return Status.INPUT
         if isinstance(error, LimnerError):
-            return self._told(f"error: {error}", Status.INPUT)
+            return self._report(f"error: {error}", Status.INPUT)
         if isinstance(error, OSError):
             named = f"{error.filename}: " if error.filename else ""
-            return self._told(f"error: {named}{error.strerror or error}", Status.INPUT)
+            return self._report(f"error: {named}{error.strerror or error}", Status.INPUT)
         if isinstance(error, MemoryError):
-            return self._told(f"error: not enough memory ({error})".replace(" ()", ""), Status.INPUT)
+            return self._report(f"error: not enough memory ({error})".replace(" ()", ""), Status.INPUT)
         fault = f"a bug in limner, not in your input ({type(error).__name__}: {error})"
-        return self._told(f"error: {fault}; see it with LIMNER_DEBUG=1", Status.FAULT)
+        return self._report(f"error: {fault}; see it with LIMNER_DEBUG=1", Status.FAULT)
 
     def _interrupted(self) -> int:
-        interrupts.told.set()
-        return self._told(interrupts.MESSAGE, Status.INTERRUPTED)
+        interrupts.reported.set()
+        return self._report(interrupts.MESSAGE, Status.INTERRUPTED)
 
-    def _told(self, message: str, status: Status) -> Status:
+    def _report(self, message: str, status: Status) -> Status:
         """Reports an error: on stderr, and with --json on stdout too."""
         tell(message)
         if self.as_json and sys.stdout is not None:

@@ -184,7 +184,7 @@ def as_features(words: str | None) -> Path | str | None:
 
 
 def encoded_sides(
-    name: str, whole: Collection, split: str | None, *, trust: bool = False
+    name: str, collection: Collection, split: str | None, *, trust: bool = False
 ) -> tuple[list[Embeddings], Collection, list[str]]:
     """Vectors of images and texts by a system with one space for both, which is trained first if it has to be.
 
@@ -195,7 +195,7 @@ def encoded_sides(
     from limner.systems.system_spec import divided
 
     spec = find_system(name, trust=trust)
-    parts = divided(whole, [spec], split)
+    parts = divided(collection, [spec], split)
     sides = (parts.evaluated.images, parts.evaluated.texts)
     return encoded_by_model(name, spec.trained(parts, stage=progress), sides), parts.evaluated, list(parts.notes)
 
@@ -231,8 +231,12 @@ def training_parts(spec: SystemSpec, source: str, train_on: str | None, evaluate
         return Division(evaluated, None, evaluated)
     if train_on is None and source != "scenes":
         raise LimnerError(f"{spec.name} is trained now: give -O train_on=COLLECTION, or a model that is trained")
-    whole = load(train_on or source, None)
-    return Division(whole, whole.train if "train" in whole.splits else whole, evaluated)
+    training_collection = load(train_on or source, None)
+    return Division(
+        training_collection,
+        training_collection.train if "train" in training_collection.splits else training_collection,
+        evaluated,
+    )
 
 
 def open_index(

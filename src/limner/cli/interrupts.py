@@ -25,7 +25,7 @@ MESSAGE = "interrupted; files are written atomically, so nothing is left half do
 SHOW_CURSOR = "\x1b[?25h"
 heard = threading.Event()
 """Set after Ctrl-C, from `end_soon` on: libraries turn a KeyboardInterrupt into errors of their own."""
-told = threading.Event()
+reported = threading.Event()
 """Set once the message was printed."""
 
 
@@ -50,7 +50,7 @@ def end_soon() -> None:
     threading.excepthook = partial(_tell_thread, threading.excepthook)
 
 
-def _raise_again(others: Callable[[sys.UnraisableHookArgs], object], lost: sys.UnraisableHookArgs) -> None:
+def _raise_again(previous_hook: Callable[[sys.UnraisableHookArgs], object], lost: sys.UnraisableHookArgs) -> None:
     """Raises a KeyboardInterrupt again that came in a finaliser or a callback, where Python prints and drops it.
 
     Not at once, as this function is called from there: another thread does it when the callback has returned. After
@@ -59,13 +59,13 @@ def _raise_again(others: Callable[[sys.UnraisableHookArgs], object], lost: sys.U
     if issubclass(lost.exc_type, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
         threading.Timer(LATER, _thread.interrupt_main).start()
     elif not heard.is_set():
-        others(lost)
+        previous_hook(lost)
 
 
-def _tell_thread(others: Callable[[threading.ExceptHookArgs], object], failed: threading.ExceptHookArgs) -> None:
+def _tell_thread(previous_hook: Callable[[threading.ExceptHookArgs], object], failed: threading.ExceptHookArgs) -> None:
     """Tells of an error that ends a thread, but not after Ctrl-C: the main thread has left what it needs."""
     if not heard.is_set():
-        others(failed)
+        previous_hook(failed)
 
 
 def _raise(number: int, frame: FrameType | None) -> NoReturn:
@@ -114,8 +114,8 @@ def leave() -> NoReturn:
 
 def say_interrupted() -> None:
     """Prints the message on stderr, unless it was printed before; shows the cursor, which a progress bar hides."""
-    if told.is_set() or sys.stderr is None:
+    if reported.is_set() or sys.stderr is None:
         return
-    told.set()
+    reported.set()
     cursor = SHOW_CURSOR if sys.stderr.isatty() else ""
     print(f"{cursor}limner: {MESSAGE}", file=sys.stderr, flush=True)

@@ -26,14 +26,14 @@ def word(about: str, *names: str, metavar: str = "NAME", **more: Any) -> Any:
     return typer.Option(*names, metavar=metavar, help=about, **more)
 
 
-def writable(given: Any) -> Any:
+def writable(value: Any) -> Any:
     """Refuses an output file or folder that cannot be written, when the command line is read."""
-    return _writable(given, is_file=False)
+    return _writable(value, is_file=False)
 
 
-def writable_file(given: Any) -> Any:
+def writable_file(value: Any) -> Any:
     """Refuses an output file that cannot be written, when the command line is read: before anything is loaded."""
-    return _writable(given, is_file=True)
+    return _writable(value, is_file=True)
 
 
 def writable_cache(folder: Path | None) -> Path | None:
@@ -43,31 +43,31 @@ def writable_cache(folder: Path | None) -> Path | None:
     return folder
 
 
-def writable_store(where: str) -> str:
+def writable_store(store: str) -> str:
     """Refuses a file of answers that cannot be written, when the command line is read: before systems are trained."""
     if not any(
-        sign in where for sign in ("://", "@", "=")
+        sign in store for sign in ("://", "@", "=")
     ):  # an address: opening it says what is wrong, without the password
-        writable_file(where)
-        if os.path.exists(where) and not os.access(where, os.W_OK):
-            raise LimnerError(f"store {where}: no permission to write to this file")
-    return where
+        writable_file(store)
+        if os.path.exists(store) and not os.access(store, os.W_OK):
+            raise LimnerError(f"store {store}: no permission to write to this file")
+    return store
 
 
-def _writable(given: Any, *, is_file: bool) -> Any:
-    for path in given if isinstance(given, (list, tuple)) else [given]:
+def _writable(value: Any, *, is_file: bool) -> Any:
+    for path in value if isinstance(value, (list, tuple)) else [value]:
         if path is not None:
             refuse_unwritable(path, is_file=is_file)
-    return given
+    return value
 
 
-def installed_store(where: str | None) -> str | None:
+def installed_store(store: str | None) -> str | None:
     """Names what a store of answers needs, when the command line is read: before systems are trained."""
-    if where is not None:
+    if store is not None:
         require("sqlalchemy", "alembic", what="the store of answers", extra="web")
-        if where.startswith(("postgres:", "postgresql:", "postgresql+psycopg:")):
+        if store.startswith(("postgres:", "postgresql:", "postgresql+psycopg:")):
             require("psycopg", what="a store in PostgreSQL", extra="postgres")
-    return where
+    return store
 
 
 def installed_cluster(address: str | None) -> str | None:
@@ -165,8 +165,8 @@ def number(options: dict[str, Any], name: str, default: float) -> Any:
 
 def own_options(words: list[str] | None, names: tuple[str, ...]) -> tuple[dict[str, Any], list[str]]:
     """The -O options with these names, parsed, and the others, which are those of the loader."""
-    own = [each for each in words or [] if each.partition("=")[0].strip() in names]
-    return loading(own), [each for each in words or [] if each not in own]
+    own_words = [each for each in words or [] if each.partition("=")[0].strip() in names]
+    return loading(own_words), [each for each in words or [] if each not in own_words]
 
 
 def store_and_mode(estimate: str | None) -> tuple[str | None, str]:
@@ -204,15 +204,15 @@ FIGURES = (".pdf", ".svg", ".png")
 """File endings of figures for papers."""
 
 
-def refuse_ending(files: list[Path] | None, known: tuple[str, ...], what: str) -> None:
+def refuse_ending(files: list[Path] | None, endings: tuple[str, ...], kind: str) -> None:
     """Checks the ending of an output file before the work starts; `out_word` checks its folder."""
     for file in files or []:
-        if file.suffix.lower() not in known:
-            raise LimnerError(f"{file} ends in {file.suffix!r}: a {what} is written as {', '.join(known)}")
+        if file.suffix.lower() not in endings:
+            raise LimnerError(f"{file} ends in {file.suffix!r}: a {kind} is written as {', '.join(endings)}")
         if file.suffix.lower() in WRITTEN_WITH:
             package, extra = WRITTEN_WITH[file.suffix.lower()]
             require(package, what=f"writing {file}", extra=extra)
-        if file.suffix.lower() in FIGURES and ".pdf" in known:  # a chart that is an .svg alone is drawn without it
+        if file.suffix.lower() in FIGURES and ".pdf" in endings:  # a chart that is an .svg alone is drawn without it
             require("matplotlib", what="a figure", extra="figures")
 
 

@@ -1,4 +1,4 @@
-"""The command `limner` itself: its options and its help. `limner.cli.finding` finds the subcommands."""
+"""The command `limner` itself: its options and its help. `limner.cli.command_table` has the subcommands."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_set: bool) -> None:
+    if is_set:
         put(f"limner {__version__}")
         raise typer.Exit
 

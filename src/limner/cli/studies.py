@@ -20,33 +20,35 @@ if TYPE_CHECKING:
     from limner.core.judgements import Judgements
 
 
-def remember(store: Store, held: Collection, spec: str, options: dict[str, object], split: str | None) -> None:
+def remember(store: Store, collection: Collection, spec: str, options: dict[str, object], split: str | None) -> None:
     """Stores the collection, its loader arguments, and its original pairs."""
     from limner.annotate.plan_inputs import keep_original
     from limner.annotate.store.contents import add_collection
 
-    with progress(f"reading {len(held.images):,} images") as told:
-        add_collection(store, held, spec=spec, progress=told)
+    with progress(f"reading {len(collection.images):,} images") as step:
+        add_collection(store, collection, spec=spec, progress=step)
     store.set("loading", {"options": options, "split": split})
-    keep_original(store, held.judgements)
+    keep_original(store, collection.judgements)
 
 
-def further_images(store: Store, where: str, split: str, *, trust: bool) -> Judgements:
+def further_images(store: Store, store_path: str, split: str, *, trust: bool) -> Judgements:
     """Adds images and captions of another split of the store's collection; returns original pairs for controls."""
     import limner
     from limner.annotate.store.contents import add_collection
 
-    spec, options = image_source(where, None, {}, trust=trust)
+    spec, options = image_source(store_path, None, {}, trust=trust)
     with progress(f"loading {spec}"):
-        held = limner.load(spec, **options).split(split)
-    kept = store.setting("collection")
-    with progress(f"reading {len(held.images):,} images") as told:
-        add_collection(store, held, spec=spec, progress=told)
-    store.set("collection", kept)
-    return held.judgements
+        split_collection = limner.load(spec, **options).split(split)
+    collection_setting = store.setting("collection")
+    with progress(f"reading {len(split_collection.images):,} images") as step:
+        add_collection(store, split_collection, spec=spec, progress=step)
+    store.set("collection", collection_setting)
+    return split_collection.judgements
 
 
-def trained_again(store: Store, names: list[str], held: Collection, whole: Collection) -> dict[str, Lists]:
+def trained_again(
+    store: Store, names: list[str], collection: Collection, full_collection: Collection
+) -> dict[str, Lists]:
     """Retrained systems: on the training split and the pairs that people have accepted so far."""
     import limner
     from limner.annotate import further_rounds
@@ -57,16 +59,16 @@ def trained_again(store: Store, names: list[str], held: Collection, whole: Colle
     foreign = next((name for name in names if name not in SYSTEMS), None)
     if foreign is not None or not names:
         raise typer.BadParameter(f"--retrain: {foreign or 'no system'} is not a system that limner trains by name")
-    train = whole.train if "train" in whole.splits else None
+    train = full_collection.train if "train" in full_collection.splits else None
     learned = further_rounds.trained_again(
-        held, further_rounds.boolean_labels(by_majority(answers(store))), train=train
+        collection, further_rounds.boolean_labels(by_majority(answers(store))), train=train
     )
     trained: dict[str, Lists] = {}
-    with progress(f"training {len(names)} systems on {len(learned.judgements):,} pairs") as told:
+    with progress(f"training {len(names)} systems on {len(learned.judgements):,} pairs") as task:
         for name in names:
-            step = told.step(f"training {name} on {len(learned.judgements):,} pairs")
-            how: dict[str, Any] = progress_for(SYSTEMS.find(name), step)
-            trained[name] = limner.train(learned, name, **how).scores(held)
+            step = task.step(f"training {name} on {len(learned.judgements):,} pairs")
+            progress_option: dict[str, Any] = progress_for(SYSTEMS.find(name), step)
+            trained[name] = limner.train(learned, name, **progress_option).scores(collection)
     return trained
 
 
@@ -74,7 +76,7 @@ def several(
     names: list[str],
     scores: list[str],
     runs: list[str],
-    whole: Collection,
+    collection: Collection,
     split: str | None,
     *,
     features: str | None = None,
@@ -93,7 +95,7 @@ def several(
         files.setdefault(name, []).append(file)
     specs |= {name: find_system(RunFiles(paths)) for name, paths in files.items()}
     opened, parts = open_systems(
-        list(specs.values()), whole, split=split, features=as_features(features), stage=progress
+        list(specs.values()), collection, split=split, features=as_features(features), stage=progress
     )
     tell_notes(dict.fromkeys(note for system in opened for note in system.notes))
     return {name: system.source for name, system in zip(specs, opened, strict=True)}, parts.evaluated
@@ -114,8 +116,8 @@ def image_source(
     from limner.datasets import refuse_foreign
 
     with opened(store) as db:
-        kept = (db.setting("collection") or {}).get("spec"), (db.setting("loading") or {}).get("options") or {}
-    spec, chosen = collection or kept[0], options or kept[1]
+        stored = (db.setting("collection") or {}).get("spec"), (db.setting("loading") or {}).get("options") or {}
+    spec, chosen = collection or stored[0], options or stored[1]
     if spec is None:
         raise typer.BadParameter("the location of the images is not stored: give the COLLECTION")
     if not trust and (spec != collection or chosen != options):

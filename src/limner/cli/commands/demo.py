@@ -28,23 +28,23 @@ def demo(
     """
     import gc
 
-    from limner.cli.story import story
+    from limner.cli.demo_chapters import chapters
 
-    own, others = own_options(option, ("images", "seed"))
-    if others:
-        raise UnknownName("option of demo", others[0].partition("=")[0], ("images", "seed"))
-    images, seed = number(own, "images", 1000), number(own, "seed", 0)
+    demo_options, unknown_options = own_options(option, ("images", "seed"))
+    if unknown_options:
+        raise UnknownName("option of demo", unknown_options[0].partition("=")[0], ("images", "seed"))
+    images, seed = number(demo_options, "images", 1000), number(demo_options, "seed", 0)
     if images < 25 or seed < 0:
         raise typer.BadParameter(f"-O images={images} -O seed={seed}: expected 25 images or more, and a seed from 0")
 
     gc.set_threshold(100_000, 50, 50)  # the scenes are many small objects that stay: looking through them frees nothing
-    told = {}
-    for position, chapter in enumerate(story(out, images=images, seed=seed, stage=progress), start=1):
-        told[chapter.title] = chapter.data
+    chapter_data = {}
+    for position, chapter in enumerate(chapters(out, images=images, seed=seed, stage=progress), start=1):
+        chapter_data[chapter.title] = chapter.data
         if not as_json:
             lines = [f"{position}. {chapter.title}", *(f"   {line}" for line in chapter.text.splitlines())]
             answer("\n".join(lines) + "\n", {}, as_json=False)
     if as_json:
-        answer("", told, as_json=True)
+        answer("", chapter_data, as_json=True)
     if show:
         typer.launch((out / "report.html").resolve().as_uri())

@@ -67,12 +67,12 @@ def encode(
     from limner.encoders.cache import Cached
     from limner.systems.model_features import with_features
 
-    made = with_features(named_encoder(encoder, {}, trust=trust), as_features(features))
+    model = with_features(named_encoder(encoder, {}, trust=trust), as_features(features))
 
-    work = made if cache is None else Cached(made, cache)
+    work = model if cache is None else Cached(model, cache)
     began = time.perf_counter()
-    with progress(f"encoding {len(items):,} {items.kind}s", f"{items.kind}s") as told:
-        vectors, unopened = _encoded(work, items, told, skip=is_list)
+    with progress(f"encoding {len(items):,} {items.kind}s", f"{items.kind}s") as step:
+        vectors, unopened = _encoded(work, items, step, skip=is_list)
     tell_unopened(unopened, len(items))
     seconds = time.perf_counter() - began
     vectors.save(out)
@@ -103,16 +103,16 @@ def _items(source: str, side: str | None, options: dict[str, object], columns: d
     if side is not None or options or columns or _pairs(source):
         from limner.cli.options import load
 
-        whole = load(source, None, **options, **({"columns": columns} if columns else {}))
-        return (whole.images if side == "images" else whole.texts), False
+        collection = load(source, None, **options, **({"columns": columns} if columns else {}))
+        return (collection.images if side == "images" else collection.texts), False
     from limner.search import read
 
     if not Path(source).exists():
         raise LimnerError(f"no file or folder {source}: for a collection, add --side images or --side texts")
-    given = read(source)
-    if not isinstance(given, Items):
+    listed_items = read(source)
+    if not isinstance(listed_items, Items):
         raise LimnerError(f"{source} already contains vectors: expected images or texts")
-    return given, True
+    return listed_items, True
 
 
 def _pairs(source: str) -> bool:
@@ -138,7 +138,7 @@ def named_encoder(name: str, options: dict[str, object], *, trust: bool) -> obje
     return named(name, **options)
 
 
-def _encoded(work: Any, items: Items, told: Progress, *, skip: bool) -> tuple[Any, dict[str, str]]:
+def _encoded(work: Any, items: Items, step: Progress, *, skip: bool) -> tuple[Any, dict[str, str]]:
     """The vectors, and with `skip` the images that do not open; a collection for an evaluation needs all of them."""
     from limner.encoders import encoded
     from limner.encoders.contract import refuse_blank
@@ -146,8 +146,8 @@ def _encoded(work: Any, items: Items, told: Progress, *, skip: bool) -> tuple[An
 
     refuse_blank(items)
     if not skip:
-        return encoded(work, items, progress=told), {}
-    vectors, _, unopened = encoded_readable(lambda part: encoded(work, part, progress=told), items)
+        return encoded(work, items, progress=step), {}
+    vectors, _, unopened = encoded_readable(lambda part: encoded(work, part, progress=step), items)
     if vectors is None:
         raise LimnerError(f"none of the {len(items):,} images opens; the first: {next(iter(unopened.values()))}")
     return vectors, unopened

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limner.cli.calibrating import calibrated, left_out, with_correction
 from limner.cli.console import answer, progress, table, tell
 from limner.cli.inputs import Features, as_features, open_index, tell_unopened
 from limner.cli.options import Address, Json, Loading, Trust, flag, load, on_cluster, part, word, writable
+from limner.cli.query_statistics import calibrated, left_out, with_correction
 from limner.core.errors import LimnerError
 from limner.search.store import require_store
 
@@ -121,24 +121,24 @@ def index(
             done |= _added(path, source, system, similarity, existing, features=features, trust=trust)
     elif ((system or features) and not (calibrate or correct)) or replace or resume or ids or cluster or similarity:
         raise typer.BadParameter("nothing to add: give a COLLECTION, --items or --embeddings")
-    made = open_index(path, encodes=False)
+    stored_index = open_index(path, encodes=False)
     if delete:
-        done["deleted"] = made.delete(delete, measure=False)
+        done["deleted"] = stored_index.delete(delete, measure=False)
     if compact:
-        with progress(f"compacting {len(made):,} items") as told:
-            made.compact(progress=told)
-    _approximate(made, ann, exact)
+        with progress(f"compacting {len(stored_index):,} items") as step:
+            stored_index.compact(progress=step)
+    _approximate(stored_index, ann, exact)
     if calibrate:
         done |= calibrated(path, calibrate, split, option, system, features=features, trust=trust)
     if correct and bank:
         done |= with_correction(path, correct, bank, system, features=features, trust=trust)
-    data = {"index": path, **done, **described(made)}
+    data = {"index": path, **done, **described(stored_index)}
     answer(_text(data), data, as_json=as_json)
 
 
-def _refuse_both(given: dict[str, object]) -> None:
-    if all(given.values()):
-        raise typer.BadParameter(f"{' and '.join(given)}: give only one of them")
+def _refuse_both(options: dict[str, object]) -> None:
+    if all(options.values()):
+        raise typer.BadParameter(f"{' and '.join(options)}: give only one of them")
 
 
 def _refuse_unwritable(path: str, changes: tuple[object, ...]) -> None:
@@ -205,10 +205,10 @@ def _listed(path: str) -> Items:
     from limner.core.collection import Items
     from limner.search import read
 
-    found = read(path)
-    if not isinstance(found, Items):
+    contents = read(path)
+    if not isinstance(contents, Items):
         raise LimnerError(f"--items {path} contains vectors: give them with --embeddings")
-    return found
+    return contents
 
 
 def _added(
@@ -224,29 +224,29 @@ def _added(
     """Adds the items of the source in chunks; returns their number, and the images that do not open."""
     from limner import search
 
-    made = _there(path)
-    if made is not None and similarity not in (None, made.about.similarity):
-        raise LimnerError(f"the index compares by {made.about.similarity}: leave out --similarity {similarity}")
-    model, name = _system(path, source, system, made, features=features, trust=trust)
+    stored_index = _existing_index(path)
+    if stored_index is not None and similarity not in (None, stored_index.about.similarity):
+        raise LimnerError(f"the index compares by {stored_index.about.similarity}: leave out --similarity {similarity}")
+    model, name = _system(path, source, system, stored_index, features=features, trust=trust)
     count = 0
-    for vectors, items in _pieces(source, model, made, existing):
+    for vectors, items in _pieces(source, model, stored_index, existing):
         # Encoding shows its own progress, and writing is a small part of it.
-        with progress(f"writing {len(vectors):,} vectors") if source.embeddings else nullcontext() as told:
-            if made is None:
-                how = {"similarity": similarity, "system": model, "system_name": name, "made_by": system}
-                made = search.index(path, vectors, items, progress=told, **how)
+        with progress(f"writing {len(vectors):,} vectors") if source.embeddings else nullcontext() as step:
+            if stored_index is None:
+                settings = {"similarity": similarity, "system": model, "system_name": name, "made_by": system}
+                stored_index = search.index(path, vectors, items, progress=step, **settings)
                 count += len(vectors)
             else:
-                count += made.add(vectors, items, existing=existing, measure=False, progress=told)
-    if made is None:
+                count += stored_index.add(vectors, items, existing=existing, measure=False, progress=step)
+    if stored_index is None:
         raise LimnerError(f"none of the {len(source.unopened):,} images opens: nothing is indexed")
     if count > 8 * AT_ONCE:
-        with progress(f"compacting {len(made):,} items") as told:
-            made.compact(progress=told)
+        with progress(f"compacting {len(stored_index):,} items") as step:
+            stored_index.compact(progress=step)
     return {"added": count, **({"left out": source.unopened} if source.unopened else {})}
 
 
-def _there(path: str) -> Index | None:
+def _existing_index(path: str) -> Index | None:
     from limner.search import open_index
 
     try:
@@ -258,25 +258,25 @@ def _there(path: str) -> Index | None:
 
 
 def _system(
-    path: str, source: _Source, system: str | None, made: Index | None, *, features: str | None, trust: bool
+    path: str, source: _Source, system: str | None, stored_index: Index | None, *, features: str | None, trust: bool
 ) -> tuple[Any, str | None]:
     """The encoder and its stored name; None for plain vectors."""
-    known = made.about.system if made else None
+    stored_name = stored_index.about.system if stored_index else None
     if system is None and source.embeddings is not None:
-        return None, known
-    if (system or known) is None:
+        return None, stored_name
+    if (system or stored_name) is None:
         raise typer.BadParameter("the items have no vectors: give --embeddings or --model")
     from limner.systems.model_features import with_features
     from limner.systems.opening import local_folder, model_for_index, model_of_index
 
     folder, vectors = local_folder(path), as_features(features)
-    if made is None:
+    if stored_index is None:
         return model_for_index(str(system), source.whole, folder, features=vectors, trust=trust, stage=progress)
-    return with_features(model_of_index(made, system, folder, trust=trust), vectors), known
+    return with_features(model_of_index(stored_index, system, folder, trust=trust), vectors), stored_name
 
 
 def _pieces(
-    source: _Source, model: object, made: Index | None, existing: str
+    source: _Source, model: object, stored_index: Index | None, existing: str
 ) -> Iterator[tuple[Vectors, Items | None]]:
     """The given vectors, or the items encoded in chunks."""
     from limner.search.encode import gives_sets
@@ -284,21 +284,21 @@ def _pieces(
     if source.embeddings is not None or source.items is None:
         yield source.vectors(), source.items
     else:
-        several = gives_sets(model) if made is None else made.about.has_sets
-        yield from _encoded(model, _left(source.items, made, existing), several, source.unopened)
+        several = gives_sets(model) if stored_index is None else stored_index.about.has_sets
+        yield from _encoded(model, _left(source.items, stored_index, existing), several, source.unopened)
 
 
-def _left(items: Items, made: Index | None, existing: str) -> Items:
+def _left(items: Items, stored_index: Index | None, existing: str) -> Items:
     """The items that still have to be encoded; invalid ids are refused before encoding."""
-    if made is None or existing == "replace":
+    if stored_index is None or existing == "replace":
         return items
-    there = made.holds(items.ids)
-    if existing == "refuse" and any(there):
+    is_stored = stored_index.holds(items.ids)
+    if existing == "refuse" and any(is_stored):
         raise LimnerError(
-            f"{sum(there):,} of {len(items):,} ids are in the index already, such as {items.ids[there.index(True)]!r}: "
-            "replace them with --replace, or skip them with --resume"
+            f"{sum(is_stored):,} of {len(items):,} ids are in the index already, such as "
+            f"{items.ids[is_stored.index(True)]!r}: replace them with --replace, or skip them with --resume"
         )
-    return items[[row for row, held in enumerate(there) if not held]]
+    return items[[row for row, stored in enumerate(is_stored) if not stored]]
 
 
 def _encoded(
@@ -321,34 +321,36 @@ def _encoded(
 
     lost: list[str] = []
     step = AT_ONCE if cluster is None else AT_ONCE * cluster.cores
-    with progress(f"encoding {len(items):,} {items.kind}s", f"{items.kind}s") as told:
+    with progress(f"encoding {len(items):,} {items.kind}s", f"{items.kind}s") as task:
         # A cluster starts slowly, and needs enough work for all its cores.
         for rows in paced(len(items), max_items=step, seconds=PART_SECONDS if cluster is None else None):
-            made, _, broken = encoded_readable(encode, items[rows])
+            encoded_piece, _, broken = encoded_readable(encode, items[rows])
             unopened |= broken
-            if made is not None:
-                vectors, known, unknown = made
+            if encoded_piece is not None:
+                vectors, encoded_items, unknown = encoded_piece
                 lost += list(unknown.ids)
                 if vectors is not None:
-                    yield vectors, known
-            told(min(rows.stop, len(items)), len(items))
+                    yield vectors, encoded_items
+            task(min(rows.stop, len(items)), len(items))
     tell_unopened(unopened, len(items))
     left_out(items[items.ids.positions(lost)], len(items))
     if len(lost) == len(items) > 0:
         raise LimnerError(f"none of the {len(items):,} {items.kind}s is known to the system: nothing is indexed")
 
 
-def _approximate(made: Index, ann: str | None, exact: bool) -> None:
+def _approximate(stored_index: Index, ann: str | None, exact: bool) -> None:
     """Builds an approximate index if requested; measures the recall of a changed one."""
     from limner.search.approximate import Ann
 
-    there = Ann.noted(made.store)
-    if not ann and there is not None and there.recall is None and len(made):
-        with progress(f"measuring the recall of the approximate index over {len(made):,} items", "queries") as told:
-            made.recall(progress=told)
-    elif ann or (len(made) >= ANN_ABOVE and there is None and not exact):
-        with progress(f"building an approximate index over {len(made):,} items") as told:
-            built = made.approximate(ann or "ivf_sq", progress=told)
+    existing_ann = Ann.noted(stored_index.store)
+    if not ann and existing_ann is not None and existing_ann.recall is None and len(stored_index):
+        with progress(
+            f"measuring the recall of the approximate index over {len(stored_index):,} items", "queries"
+        ) as step:
+            stored_index.recall(progress=step)
+    elif ann or (len(stored_index) >= ANN_ABOVE and existing_ann is None and not exact):
+        with progress(f"building an approximate index over {len(stored_index):,} items") as step:
+            built = stored_index.approximate(ann or "ivf_sq", progress=step)
         tell(f"approximate index {built.kind}, {built.probes} clusters probed: {built.recall}")
         if not built.is_faster(1):
             tell(
@@ -362,46 +364,46 @@ def _milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:.3g} ms"
 
 
-def described(made: Index) -> dict[str, object]:
+def described(stored_index: Index) -> dict[str, object]:
     """The description of an index as plain values."""
     from limner.search.approximate import Ann
 
-    ann = Ann.noted(made.store)
+    ann = Ann.noted(stored_index.store)
     return {
-        "items": len(made),
-        "kind": made.about.kind,
-        "dimensions": made.about.dim,
-        "vectors": _counted(made),
-        "similarity": made.about.similarity,
-        "system": made.about.system,
-        "made by": made.about.made_by,
-        "model": made.about.model,
-        "version": made.version,
-        "versions": len(made.versions()),
+        "items": len(stored_index),
+        "kind": stored_index.about.kind,
+        "dimensions": stored_index.about.dim,
+        "vectors": _counted(stored_index),
+        "similarity": stored_index.about.similarity,
+        "system": stored_index.about.system,
+        "made by": stored_index.about.made_by,
+        "model": stored_index.about.model,
+        "version": stored_index.version,
+        "versions": len(stored_index.versions()),
         "approximate": None
         if ann is None
         else {"kind": ann.kind, "probes": ann.probes, "recall": str(ann.recall or "recall not measured")},
     }
 
 
-def _counted(made: Index) -> dict[str, object] | None:
+def _counted(stored_index: Index) -> dict[str, object] | None:
     """How many vectors the items have; None if they have one each."""
-    counts = made.store.counts() if made.about.has_sets and len(made) else None
+    counts = stored_index.store.counts() if stored_index.about.has_sets and len(stored_index) else None
     if counts is None:
         return None
-    total, fewest, most = (int(each) for each in (counts.sum(), counts.min(), counts.max()))
-    return {"total": total, "fewest": fewest, "most": most, "pooling": made.about.pooling}
+    total, fewest, largest = (int(each) for each in (counts.sum(), counts.min(), counts.max()))
+    return {"total": total, "fewest": fewest, "most": largest, "pooling": stored_index.about.pooling}
 
 
 def _text(data: dict[str, Any]) -> str:
-    shown = {key: value for key, value in data.items() if value is not None}
-    if (ann := shown.get("approximate")) is not None:
-        shown["approximate"] = f"{ann['kind']}, {ann['probes']} clusters, {ann['recall']}"
-    if (counted := shown.get("vectors")) is not None:
+    rows = {key: value for key, value in data.items() if value is not None}
+    if (ann := rows.get("approximate")) is not None:
+        rows["approximate"] = f"{ann['kind']}, {ann['probes']} clusters, {ann['recall']}"
+    if (counted := rows.get("vectors")) is not None:
         some = f"{counted['fewest']:,}" + (f" to {counted['most']:,}" if counted["most"] > counted["fewest"] else "")
-        shown["vectors"] = f"{counted['total']:,}, {some} per item ({counted['pooling']})"
-    if (unopened := shown.get("left out")) is not None:
-        shown["left out"] = f"{len(unopened):,} images that do not open"
-    if (held := shown.get("calibrated")) is not None:
-        shown["calibrated"] = ", ".join(f"{promised}: {reached}" for promised, reached in held.items())
-    return table((key, f"{value:,}" if isinstance(value, int) else value) for key, value in shown.items())
+        rows["vectors"] = f"{counted['total']:,}, {some} per item ({counted['pooling']})"
+    if (unopened := rows.get("left out")) is not None:
+        rows["left out"] = f"{len(unopened):,} images that do not open"
+    if (cut_offs := rows.get("calibrated")) is not None:
+        rows["calibrated"] = ", ".join(f"{promised}: {reached}" for promised, reached in cut_offs.items())
+    return table((key, f"{value:,}" if isinstance(value, int) else value) for key, value in rows.items())

@@ -63,9 +63,9 @@ def _measures(name: str | None) -> Answer:
     ]
     lines = [(r["measure"], r["formula"], f"[{r['source']}]" if r["source"] else "") for r in rows]
     usual = " ".join(map(str, DEFAULT))
-    more = f'\n\nOptions go in parentheses: "R@1(graded)", "MAP(min_grade=2)". Without --measures: {usual}'
-    more += "\nA custom measure: module:NAME, where NAME is a MeasureKind (documentation: Add a measure)"
-    return table(lines) + more, {"measures": rows, "default": usual.split()}
+    footnote = f'\n\nOptions go in parentheses: "R@1(graded)", "MAP(min_grade=2)". Without --measures: {usual}'
+    footnote += "\nA custom measure: module:NAME, where NAME is a MeasureKind (documentation: Add a measure)"
+    return table(lines) + footnote, {"measures": rows, "default": usual.split()}
 
 
 def _protocols(name: str | None) -> Answer:
@@ -87,16 +87,16 @@ def _datasets(name: str | None) -> Answer:
     if name is None:
         rows = [{"dataset": d.name, "about": d.description, "needs_path": d.needs_path} for d in datasets()]
         lines = [(d.name + (":PATH" if d.needs_path else ""), d.description) for d in datasets()]
-        more = "\n\nA path alone is enough if the format can be detected; a custom loader is module:function:PATH."
-        return table(lines) + more, {"datasets": rows}
+        footnote = "\n\nA path alone is enough if the format can be detected; a custom loader is module:function:PATH."
+        return table(lines) + footnote, {"datasets": rows}
     text, data = _entry("dataset", DATASETS, name)
     if name not in DATASETS:  # module:thing
         return text, data
     entry = dataset(name)
     files = f"\nFiles: {', '.join(entry.files)}" if entry.files else ""
     usage = f"limner data describe {entry.name}" + (":DIR" if entry.needs_path else "")
-    how = text.partition("\n\nOptions:\n")
-    text = f"{entry.name}: {entry.description}\n\n{entry.fetch}{files}\nThen: {usage}{''.join(how[1:])}"
+    option_part = text.partition("\n\nOptions:\n")
+    text = f"{entry.name}: {entry.description}\n\n{entry.fetch}{files}\nThen: {usage}{''.join(option_part[1:])}"
     return text, {**data, "description": entry.description, "fetch": entry.fetch, "files": entry.files, "then": usage}
 
 

@@ -56,8 +56,8 @@ def report(
     file: Annotated[Path, typer.Argument(metavar="REPORT", help="A report that 'limner evaluate -o FILE.json' wrote.")],
     out: Output = Path("report.html"),
     collection: Annotated[str | None, word("The collection, for captions and thumbnails (html).")] = None,
-    others: Annotated[
-        list[Path] | None, word("Report of another system (html, figures). Repeatable.", metavar="FILE")
+    other_reports: Annotated[
+        list[Path] | None, word("Report of another system (html, figures). Repeatable.", "--others", metavar="FILE")
     ] = None,
     baseline: Annotated[Path | None, word("Report of a baseline, beside the headline (html).", metavar="FILE")] = None,
     slices: SlicedBy = None,
@@ -88,34 +88,34 @@ def report(
         _add_to_card(file, out, as_json=as_json)
         return
     refuse_report_ending([out])
-    given = {
+    page_options = {
         "--collection": collection,
-        "--others": others,
+        "--others": other_reports,
         "--slices": slices,
         "--baseline": baseline,
         "--figure": figure,
         "--width": width,
     }
-    _refuse_ignored(out, [name for name, value in {**given, "--estimate": estimate}.items() if value])
+    _refuse_ignored(out, [name for name, value in {**page_options, "--estimate": estimate}.items() if value])
     if slices and collection is None:
         raise typer.BadParameter("--slices needs the captions and fields: give --collection too")
-    if estimate is not None and not others:
+    if estimate is not None and not other_reports:
         raise typer.BadParameter("--estimate compares systems: give --others too")
-    held = Report.load(file)
-    options: dict[str, Any] = {"other_reports": load_reports(others)} if others else {}
+    main_report = Report.load(file)
+    options: dict[str, Any] = {"other_reports": load_reports(other_reports)} if other_reports else {}
     if baseline is not None:
         options["baseline"] = Report.load(baseline)
     store, mode = store_and_mode(estimate)
     if store is not None:
         with labels_of(store) as labels:
-            options["comparison"] = compare([held, *options["other_reports"]], labels=labels, mode=mode)
+            options["comparison"] = compare([main_report, *options["other_reports"]], labels=labels, mode=mode)
     if collection is not None:
         options["collection"] = part(load(collection, option), split)
     if slices:
-        options["sliced"] = sliced(held, options["collection"], slices)
+        options["sliced"] = sliced(main_report, options["collection"], slices)
     options |= {name: value for name, value in (("figure", figure), ("width", width)) if value is not None}
     with progress(f"writing {out}"):
-        held.save(out, **options)
+        main_report.save(out, **options)
     answer(f"wrote {out}", {"wrote": str(out), "bytes": out.stat().st_size}, as_json=as_json)
     if show:
         typer.launch(out.resolve().as_uri())
@@ -130,7 +130,7 @@ def _add_to_card(file: Path, card: Path, *, as_json: bool) -> None:
     answer(f"wrote {card}", {"wrote": str(card)}, as_json=as_json)
 
 
-def _refuse_ignored(out: Path, given: list[str]) -> None:
+def _refuse_ignored(out: Path, option_names: list[str]) -> None:
     """Refuses options that do not apply to a file of this kind."""
     ending = out.suffix.lower()
     for_page, for_figures = ending == ".html", ending in FIGURES
@@ -141,6 +141,6 @@ def _refuse_ignored(out: Path, given: list[str]) -> None:
         "--estimate": for_page,
         "--others": for_page or for_figures,
     }
-    ignored = [name for name in given if not fits.get(name, for_figures)]
+    ignored = [name for name in option_names if not fits.get(name, for_figures)]
     if ignored:
         raise typer.BadParameter(f"{out} cannot use {' and '.join(ignored)}: {FOR[ignored[0]]}")

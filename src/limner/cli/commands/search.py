@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from limner.scores import VectorSets
     from limner.search import Index
 
-    Asked = Items | Embeddings | VectorSets
+    SearchQueries = Items | Embeddings | VectorSets
 
 Precision = Annotated[
     float | None,
@@ -59,7 +59,11 @@ By = Annotated[
 ]
 Where = Annotated[
     list[str] | None,
-    word("Only items whose field has this value; -FIELD=VALUE: only others. Repeatable.", metavar="FIELD=VALUE"),
+    word(
+        "Only items whose field has this value; -FIELD=VALUE: only others. Repeatable.",
+        "--where",
+        metavar="FIELD=VALUE",
+    ),
 ]
 
 
@@ -81,7 +85,7 @@ def search(
     ] = None,
     precision: Precision = None,
     by: By = "vectors",
-    where: Where = None,
+    filters: Where = None,
     exact: Annotated[bool, flag("--exact", "Search exactly, even with an approximate index.")] = False,
     approximate: Annotated[bool, flag("--approximate", "Refuse to search exactly.")] = False,
     index_version: Annotated[int | None, word("Search an older version of the index.", metavar="VERSION")] = None,
@@ -117,25 +121,29 @@ def search(
     statistics, files = by_ending(save, ".npz")
     refuse_ending(files, ENDINGS, "list of hits")
     _refuse_mixed(exact, approximate, correct, bank, statistics, option, precision)
-    asked = _asked(text, image, queries)
-    worded = by != "vectors" or bool(where) or any(map(has_terms, text or ()))
-    if worded and (correct or approximate or precision is not None):
+    query_items = _queries(text, image, queries)
+    by_words = by != "vectors" or bool(filters) or any(map(has_terms, text or ()))
+    if by_words and (correct or approximate or precision is not None):
         raise typer.BadParameter(f"--correct, --approximate and --precision are for plain searches: leave out {TERMS}")
-    encodes = _is_encoded(asked, bank) and by != "words"
+    encodes = _is_encoded(query_items, bank) and by != "words"
     if features and not encodes:
         raise typer.BadParameter("--features are for images that a model encodes: these queries are already vectors")
     index = open_index(path, system, encodes=encodes, version=index_version, features=features, trust=trust)
     if cluster and correct is None:
         raise typer.BadParameter("--cluster is for --correct: a plain search runs on this machine")
     with on_cluster(cluster):
-        how = None if correct is None else _correction(index, correct, bank, statistics, loading(option), trust=trust)
-        with progress(f"searching {len(index):,} {index.about.kind}s") as told:
-            if worded:
-                hits = search_words(index, asked, k, by=by, where=where or (), literal=not text, progress=told)
+        correction = (
+            None if correct is None else _correction(index, correct, bank, statistics, loading(option), trust=trust)
+        )
+        with progress(f"searching {len(index):,} {index.about.kind}s") as step:
+            if by_words:
+                hits = search_words(index, query_items, k, by=by, where=filters or (), literal=not text, progress=step)
             elif precision is not None:
-                hits = search_sure(index, asked, k, precision=precision, progress=told)
+                hits = search_sure(index, query_items, k, precision=precision, progress=step)
             else:
-                hits = index.search(asked, k, exact=_exactly(exact, approximate), progress=told, **(how or {}))
+                hits = index.search(
+                    query_items, k, exact=_exactly(exact, approximate), progress=step, **(correction or {})
+                )
     saved([hits.save(file) for file in files])
     answer(str(hits), {"index": path, **hits.as_dict()}, as_json=as_json)
 
@@ -159,14 +167,14 @@ def _refuse_mixed(
         )
     if exact and approximate:
         raise typer.BadParameter("give either --exact or --approximate, not both")
-    lost = [name for name, given in (("--bank", bank), ("-o FILE.npz", statistics), ("-O", option)) if given]
+    lost = [name for name, value in (("--bank", bank), ("-o FILE.npz", statistics), ("-O", option)) if value]
     if correct is None and lost:
         raise typer.BadParameter(f"{' and '.join(lost)} without --correct: name a correction with --correct")
     if statistics and bank is None:
         raise typer.BadParameter(f"-o {statistics[0]} needs --bank: the statistics are those of a bank")
 
 
-def _asked(text: list[str] | None, images: list[Path] | None, queries: str | None) -> Asked:
+def _queries(text: list[str] | None, images: list[Path] | None, queries: str | None) -> SearchQueries:
     """The queries, from exactly one of the three options."""
     from limner.core.collection import Items
     from limner.core.ids import Ids
@@ -181,12 +189,12 @@ def _asked(text: list[str] | None, images: list[Path] | None, queries: str | Non
     return read(str(queries))
 
 
-def _is_encoded(asked: Asked, bank: Path | None) -> bool:
+def _is_encoded(query_items: SearchQueries, bank: Path | None) -> bool:
     """Whether any query has to be encoded; otherwise the system is not loaded."""
     from limner.core.collection import Items
     from limner.search.items import VECTOR_ENDINGS
 
-    return isinstance(asked, Items) or (bank is not None and bank.suffix.lower() not in VECTOR_ENDINGS)
+    return isinstance(query_items, Items) or (bank is not None and bank.suffix.lower() not in VECTOR_ENDINGS)
 
 
 def _correction(
@@ -208,11 +216,11 @@ def _correction(
         if statistics or options:
             raise LimnerError(f"{bank} contains statistics with their options: leave out -o FILE.npz and -O")
         return {"correct": correct, "bank": Statistics.load(bank, trust=trust)}
-    name, own = CORRECTIONS.parsed(correct)
-    with progress(f"searching with the bank {bank}", "queries") as told:
-        known = index.statistics(name, read(bank), progress=told, **own, **options)
-    saved([known.save(file) for file in statistics])
-    return {"correct": known}
+    name, parsed_options = CORRECTIONS.parsed(correct)
+    with progress(f"searching with the bank {bank}", "queries") as step:
+        bank_statistics = index.statistics(name, read(bank), progress=step, **parsed_options, **options)
+    saved([bank_statistics.save(file) for file in statistics])
+    return {"correct": bank_statistics}
 
 
 def _holds_statistics(file: Path) -> bool:

@@ -131,15 +131,15 @@ def _named(words: list[str] | None) -> dict[str, str]:
 
 def _files(words: list[str] | None) -> dict[str, Path]:
     """Parses NAME=FILE values; a missing file is refused before the server starts."""
-    found = {}
+    files = {}
     for each in words or []:
         name, equals, file = each.partition("=")
         if not equals or not name:
             raise typer.BadParameter(f"--scores got {each!r}: expected NAME=FILE, e.g. mine=similarity.npy")
         if not Path(file).is_file():
             raise LimnerError(f"no similarity matrix {file}: expected an .npy file, images by texts")
-        found[name] = Path(file)
-    return found
+        files[name] = Path(file)
+    return files
 
 
 def _say(address: Address, *, as_json: bool) -> None:

@@ -57,17 +57,23 @@ def train(
     name, settings = _parsed(system)
     chosen = settings | ({} if start is None else {"init_from": str(start)})
     _refuse_taken(out, chosen.get("checkpoint_dir", chosen.get("folder")))
-    whole = _seen(load(collection, option), hold_out)
+    training_set = _training_part(load(collection, option), hold_out)
     began = time.perf_counter()
-    model = _trained(name, whole, config, chosen, trust=trust)
+    model = _trained(name, training_set, config, chosen, trust=trust)
     seconds = time.perf_counter() - began
     if not hasattr(model, "save"):
         raise LimnerError(f"the model of {system!r} has no save(path), so it cannot be saved; use it from Python")
     model.save(out)
-    seen = whole.train if "train" in whole.splits else whole
-    told = {"system": name, "model": str(out), "images": len(seen.images), "texts": len(seen.texts)}
-    text = f"{name}: trained on {len(seen.images):,} images and {len(seen.texts):,} texts in {seconds:.1f} s -> {out}"
-    answer("\n".join([text, *_resumed(model)]), {**told, "seconds": round(seconds, 3)}, as_json=as_json)
+    learned = training_set.train if "train" in training_set.splits else training_set
+    facts = {
+        "system": name,
+        "model": str(out),
+        "images": len(learned.images),
+        "texts": len(learned.texts),
+    }
+    text = f"{name}: trained on {len(learned.images):,} images and {len(learned.texts):,} texts in "
+    text += f"{seconds:.1f} s -> {out}"
+    answer("\n".join([text, *_resumed(model)]), {**facts, "seconds": round(seconds, 3)}, as_json=as_json)
 
 
 def _parsed(system: str) -> tuple[str, dict[str, object]]:
@@ -87,13 +93,13 @@ def _resumed(model: object) -> list[str]:
     return [f"resumed after epoch {before}: {epochs - before} further epochs"]
 
 
-def _seen(whole: Collection, hold_out: bool) -> Collection:
+def _training_part(collection: Collection, hold_out: bool) -> Collection:
     """The training items."""
     from limner.systems.hold_out import random_parts
 
-    if hold_out and whole.splits:
-        raise typer.BadParameter(f"--hold-out with {whole.name!r}, which has splits: leave it out")
-    return random_parts(whole)[0] if hold_out else whole
+    if hold_out and collection.splits:
+        raise typer.BadParameter(f"--hold-out with {collection.name!r}, which has splits: leave it out")
+    return random_parts(collection)[0] if hold_out else collection
 
 
 def _refuse_taken(out: Path, checkpoints: object) -> None:
@@ -106,11 +112,11 @@ def _refuse_taken(out: Path, checkpoints: object) -> None:
 
 
 def _trained(
-    system: str, whole: Collection, config: Path | None, settings: dict[str, object], *, trust: bool
+    system: str, collection: Collection, config: Path | None, settings: dict[str, object], *, trust: bool
 ) -> object:
     from limner.systems import SYSTEMS
     from limner.systems import train as learn
 
     trainer = SYSTEMS.find(SYSTEMS.parsed(system)[0])
-    with progress(f"training {system} on {whole.name}") as told:
-        return learn(whole, system, config=config, trust=trust, **{**progress_for(trainer, told), **settings})
+    with progress(f"training {system} on {collection.name}") as step:
+        return learn(collection, system, config=config, trust=trust, **{**progress_for(trainer, step), **settings})

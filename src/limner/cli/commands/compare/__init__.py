@@ -143,23 +143,23 @@ def compare(
       $ limner compare a.run b.run --show board --qrels pairs.qrels
       $ limner compare published:mean --show ranks -o ranks.svg
     """
-    what = _view(show or [])
-    _refuse_unused(what, chosen_options(context))
+    shown_view = _view(show or [])
+    _refuse_unused(shown_view, chosen_options(context))
     files = output or []
-    if what == "ranks":
+    if shown_view == "ranks":
         return answer(*ranks(results, measures=_columns(measures), files=files), as_json=as_json)
-    if what == "board":
-        made = board(
+    if shown_view == "board":
+        leaderboard = board(
             results, files=files, qrels=qrels, groups=_groups(option), queries=queries, clusters=clusters,
             unretrieved=missing, measures=measures, view=view, direction=direction, unit=unit, level=level,
             samples=samples or 10_000, seed=seed,
         )  # fmt: skip
-        return answer(str(made), made.describe(), as_json=as_json)
+        return answer(str(leaderboard), leaderboard.describe(), as_json=as_json)
     store, mode = store_and_mode(estimate)
-    how: dict[str, Any] = {"test": test, "family": family, "allow_different": allow_different, "mode": mode}
-    how |= {"samples": samples or 100_000, "seed": seed, "level": round(1 - level, 12)}
+    settings: dict[str, Any] = {"test": test, "family": family, "allow_different": allow_different, "mode": mode}
+    settings |= {"samples": samples or 100_000, "seed": seed, "level": round(1 - level, 12)}
     text, data, failed = differences(
-        results, show or (), estimate=store, fail_if_worse=fail_if_worse, files=files, **how
+        results, show or (), estimate=store, fail_if_worse=fail_if_worse, files=files, **settings
     )
     answer(text, data, as_json=as_json)
     if failed:
@@ -187,14 +187,14 @@ def _view(show: list[str]) -> str:
     return next(iter(views))
 
 
-def _refuse_unused(what: str, chosen: list[str]) -> None:
+def _refuse_unused(shown_view: str, chosen: list[str]) -> None:
     """Refuses options that this view does not use."""
-    always = {"results", "show", "output", "as_json"}
-    unused = sorted(set(chosen) - always - set(VIEWS[what].split()))
+    in_all_views = {"results", "show", "output", "as_json"}
+    unused = sorted(set(chosen) - in_all_views - set(VIEWS[shown_view].split()))
     if unused:
         names = " and ".join("--" + name.replace("_", "-") for name in unused)
         for_views = " or ".join(view for view, names in VIEWS.items() if unused[0] in names.split())
-        raise typer.BadParameter(f"{names} with --show {what}: it is for --show {for_views}; leave it out")
+        raise typer.BadParameter(f"{names} with --show {shown_view}: it is for --show {for_views}; leave it out")
 
 
 def _columns(measures: str | None) -> list[str]:

@@ -45,7 +45,7 @@ def board(
     files = [file for file in files if file.suffix]
     refuse_ending(files, tuple(BOARD_FORMATS), "leaderboard")
     with progress(f"reading {len(results)} results", "results") as step:
-        made = leaderboard(
+        new_board = leaderboard(
             results,
             judgements=None if qrels is None else read_qrels(qrels, name=qrels.stem),
             groups=None if groups is None else read_groups(groups),
@@ -54,11 +54,11 @@ def board(
             progress=step,
             **how,
         )
-    _write(made, results, files, folders)
-    return made
+    _write(new_board, results, files, folders)
+    return new_board
 
 
-def counts(words: list[str] | None, what: str) -> dict[str, int] | int | None:
+def counts(words: list[str] | None, option_name: str) -> dict[str, int] | int | None:
     """Parses values of the form N or NAME=N.
 
     >>> counts(["5000"], "--queries"), counts(["a=5", "b=7"], "--queries")
@@ -68,17 +68,17 @@ def counts(words: list[str] | None, what: str) -> dict[str, int] | int | None:
     for text in words or []:
         name, _, number = text.rpartition("=")
         if not number.isascii() or not number.isdigit() or not int(number[:12]):
-            raise typer.BadParameter(f"{what} got {text!r}: expected a number of 1 or more, or NAME=NUMBER")
+            raise typer.BadParameter(f"{option_name} got {text!r}: expected a number of 1 or more, or NAME=NUMBER")
         numbers[name] = int(number[:12])
     if "" in numbers and len(numbers) > 1:
-        raise typer.BadParameter(f"{what}: give one number for all, or NAME=NUMBER for each")
+        raise typer.BadParameter(f"{option_name}: give one number for all, or NAME=NUMBER for each")
     return numbers.get("", numbers or None)
 
 
-def _write(made: Board, results: Sequence[str], files: Sequence[Path], folders: Sequence[Path]) -> None:
+def _write(leaderboard: Board, results: Sequence[str], files: Sequence[Path], folders: Sequence[Path]) -> None:
     from limner.evaluation.boards.mteb import write_mteb
     from limner.evaluation.reports.report import Report
 
-    written = [made.save(file) for file in files]
+    written = [leaderboard.save(file) for file in files]
     reports = [Report.load(result) for result in results] if folders else []
     saved([*written, *(file for folder in folders for report in reports for file in write_mteb(report, folder))])

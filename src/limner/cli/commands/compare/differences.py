@@ -62,8 +62,8 @@ def _loaded(paths: list[str], published: bool) -> list[Report]:
     return load_reports(paths)
 
 
-def _refuse_lone(compared: Comparison | None, asked: dict[str, bool]) -> None:
-    lost = [name for name, wanted in asked.items() if wanted]
+def _refuse_lone(compared: Comparison | None, pair_options: dict[str, bool]) -> None:
+    lost = [name for name, is_set in pair_options.items() if is_set]
     if compared is None and lost:
         raise typer.BadParameter(f"{' and '.join(lost)} with one report: give two or more")
 
@@ -71,8 +71,8 @@ def _refuse_lone(compared: Comparison | None, asked: dict[str, bool]) -> None:
 def _compared(reports: list[Report], **how: Any) -> Comparison:
     import limner
 
-    with progress(f"comparing {len(reports)} systems", "results") as told:
-        return limner.compare(reports, progress=told, **how)
+    with progress(f"comparing {len(reports)} systems", "results") as step:
+        return limner.compare(reports, progress=step, **how)
 
 
 def _worse(compared: Comparison) -> list[str]:
@@ -98,35 +98,35 @@ def placements(report: Report) -> list[Placement]:
     from limner.core.errors import LimnerError
     from limner.papers import published_tables as published
 
-    found = []
+    places = []
     directions: tuple[Direction, ...] = ("i2t", "t2i", "mean")
     for direction in directions:
         values = _published_values(report, direction)
-        found += published.place(values, direction=direction, unit="percent") if values else []
-    if not found:
+        places += published.place(values, direction=direction, unit="percent") if values else []
+    if not places:
         names = ", ".join(published.measures())
         raise LimnerError(
             f"{report.system!r} has no published measure ({names}): evaluate it on COCO's 5,000 test images "
             "with --protocol coco-5k --protocol coco-1k --protocol cxc --protocol eccv"
         )
-    return found
+    return places
 
 
 def _published_values(report: Report, direction: Direction) -> dict[str, float]:
     """The report's numbers in the published form: in percent, and for "mean" the mean of both directions."""
     from limner.papers import published_tables as published
 
-    held = {
+    report_values = {
         (f"{r.view} {r.measure}", r.direction): r.value * (100 if r.measure.kind.percent else 1) for r in report.results
     }
     values = {}
     for name in published.measures(direction):
-        if direction == "mean" and (name, "both") not in held:
+        if direction == "mean" and (name, "both") not in report_values:
             parts = [(name, "i2t"), (name, "t2i")]
         else:
             parts = [(name, "both" if direction == "mean" else direction)]
-        if all(part in held for part in parts):
-            values[name] = sum(held[part] for part in parts) / len(parts)
+        if all(part in report_values for part in parts):
+            values[name] = sum(report_values[part] for part in parts) / len(parts)
     return values
 
 

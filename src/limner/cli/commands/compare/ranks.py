@@ -32,8 +32,8 @@ def ranks(results: list[str], *, measures: list[str], files: list[Path]) -> tupl
     if results[0].startswith(PUBLISHED):
         if len(results) > 1:
             raise LimnerError(f"{results[0]} beside other results: its systems are ranked among themselves")
-        way: Direction = results[0].removeprefix(PUBLISHED)  # type: ignore[assignment]  # another word is refused there
-        table = ranks_of(scores(way))
+        direction: Direction = results[0].removeprefix(PUBLISHED)  # type: ignore[assignment]  # another word is refused there
+        table = ranks_of(scores(direction))
     else:
         table = of_reports(load_reports(results))
     table = table.only(columns=measures)

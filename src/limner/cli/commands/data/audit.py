@@ -64,13 +64,13 @@ def audit(
     repaired, files = by_ending(save, ".qrels")
     left_out, files = by_ending(files, ".ids")
     refuse_ending(files, tuple(AUDIT_FORMATS), "audit")
-    whole = load(collection, option)
-    chosen = whole if split is None else part(whole, split)
+    full_collection = load(collection, option)
+    chosen = full_collection if split is None else part(full_collection, split)
     if judgements:
         chosen = with_judgements(chosen, read_judgements(judgements))[0]
-    how = _scored(SystemOptions(images, texts, ids or (), scores), whole, chosen)
-    with progress(f"auditing {chosen.name}") as told:
-        findings = run_audit(chosen, min_side=min_side, look=not no_images, progress=told, **how)
+    score_arguments = _scored(SystemOptions(images, texts, ids or (), scores), full_collection, chosen)
+    with progress(f"auditing {chosen.name}") as step:
+        findings = run_audit(chosen, min_side=min_side, look=not no_images, progress=step, **score_arguments)
     written = [findings.save(file, collection=None if no_images else chosen) for file in files]
     for file in repaired:
         write_qrels(findings.repaired, file)
@@ -82,10 +82,10 @@ def audit(
         raise typer.Exit(Status.FAILED_CHECK)
 
 
-def _scored(options: SystemOptions, whole: Collection, chosen: Collection) -> dict[str, Any]:
+def _scored(options: SystemOptions, full_collection: Collection, chosen: Collection) -> dict[str, Any]:
     """The scores of all images and texts, and the vectors of the images, if files were given."""
     if not (options.images or options.texts or options.scores):
         return {}
-    scores: Any = options.open_on(whole, chosen).scores
+    scores: Any = options.open_on(full_collection, chosen).scores
     vectors = {"vectors": scores.query_vectors.matrix} if options.kind == "embeddings" else {}
     return {"scores": scores.matrix(), **vectors}

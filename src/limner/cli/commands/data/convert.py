@@ -67,21 +67,21 @@ def convert(
       $ limner data convert scenes world --to croissant --about license=CC-BY-4.0
       $ limner data convert scenes tasks.json --to label-studio --image-url "/data/local-files/?d=photos/{image}"
     """
-    for name, given, form in (("--image-url", image_url, "label-studio"), ("--about", about, "croissant")):
-        if given and to != form:
+    for name, value, form in (("--image-url", image_url, "label-studio"), ("--about", about, "croissant")):
+        if value and to != form:
             raise typer.BadParameter(f"{name} is for --to {form}")
     if (images is None or texts is None) if to == "clip-retrieval" else (images or texts):
         raise typer.BadParameter("--images and --texts are for --to clip-retrieval, which needs both")
     target = writable(_target(out, to))
-    whole = load(spec, option)
-    chosen = whole if split is None else part(whole, split)
-    with progress(f"writing {target}", "images") as told:
+    full_collection = load(spec, option)
+    chosen = full_collection if split is None else part(full_collection, split)
+    with progress(f"writing {target}", "images") as step:
         if to == "label-studio":
             lost = _as_tasks(chosen, target, image_url)
         elif to == "croissant":
-            lost = _as_croissant(chosen, target, about or [], told)
+            lost = _as_croissant(chosen, target, about or [], step)
         else:
-            lost = _written(chosen, target, to, images, texts, whole, told)
+            lost = _written(chosen, target, to, images, texts, full_collection, step)
     for sentence in lost:
         tell(f"warning: {sentence}")
     data = {"wrote": str(target), "images": len(chosen.images), "texts": len(chosen.texts), "left_out": list(lost)}
@@ -94,18 +94,18 @@ def _written(
     to: str | None,
     images: Path | None,
     texts: Path | None,
-    whole: Collection,
-    told: Progress,
+    full_collection: Collection,
+    step: Progress,
 ) -> tuple[str, ...]:
     """Writes a collection; returns what the form cannot hold."""
     if to != "clip-retrieval":
         from limner.datasets import write
 
-        return write(chosen, target, form=to if to in ("beir", "huggingface") else None, progress=told)
+        return write(chosen, target, form=to if to in ("beir", "huggingface") else None, progress=step)
     from limner.cli.inputs import SystemOptions
     from limner.datasets.clip_retrieval import write_clip_retrieval
 
-    scores: Any = SystemOptions(images, texts).open_on(whole, chosen).scores
+    scores: Any = SystemOptions(images, texts).open_on(full_collection, chosen).scores
     return write_clip_retrieval(chosen, scores.query_vectors, scores.candidate_vectors, target)
 
 
@@ -115,17 +115,17 @@ def _as_tasks(chosen: Collection, target: Path, image_url: str | None) -> tuple[
 
     write_tasks(collection_tasks(chosen, image_url=image_url or IMAGE_URL), target)
     lost = {"splits were left out": chosen.splits, "further judgements were left out": chosen.extra or chosen.reverse}
-    return tuple(said for said, true in lost.items() if true)
+    return tuple(sentence for sentence, true in lost.items() if true)
 
 
-def _as_croissant(chosen: Collection, target: Path, about: list[str], told: Progress) -> tuple[str, ...]:
+def _as_croissant(chosen: Collection, target: Path, about: list[str], step: Progress) -> tuple[str, ...]:
     """Writes a Croissant folder; returns what it cannot hold."""
     from limner.datasets.croissant_writing import write_croissant
 
-    known = {name: value for name, _, value in (each.partition("=") for each in about)}
-    if not all(known.values()):
+    metadata = {name: value for name, _, value in (each.partition("=") for each in about)}
+    if not all(metadata.values()):
         raise typer.BadParameter(f"--about got {', '.join(about)!r}: expected KEY=VALUE, such as license=CC-BY-4.0")
-    return write_croissant(chosen, target, about=known, progress=told)
+    return write_croissant(chosen, target, about=metadata, progress=step)
 
 
 def _target(out: Path, to: str | None) -> Path:

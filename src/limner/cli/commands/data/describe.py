@@ -40,9 +40,9 @@ def describe(
       $ limner data describe scenes -O images=100
       $ limner data describe captions.csv --check-images --strict
     """
-    with progress(f"loading {spec}") as told:
-        whole = _loaded(spec, option, told if check_images else SILENT)
-    chosen = whole if split is None else part(whole, split)
+    with progress(f"loading {spec}") as step:
+        full_collection = _loaded(spec, option, step if check_images else SILENT)
+    chosen = full_collection if split is None else part(full_collection, split)
     counts = {**chosen.describe(), "warnings": list(chosen.warnings), "example": _example(chosen)}
     answer(_described(counts), counts, as_json=as_json)
     if strict and chosen.warnings:
@@ -57,9 +57,9 @@ def _loaded(spec: str, words: list[str] | None, check: Progress) -> Collection:
     return limner.load(spec, **loading(words), **checking)
 
 
-def _counted(rows: list[object], told: Progress) -> Iterator[object]:
+def _counted(rows: list[object], step: Progress) -> Iterator[object]:
     for number, row in enumerate(rows):
-        told(number, len(rows))
+        step(number, len(rows))
         yield row
 
 
@@ -85,7 +85,7 @@ def _described(counts: dict[str, Any]) -> str:
         *((f"split '{name}'", f"{size:,} images") for name, size in counts["splits"].items()),
         ("warnings", str(len(counts["warnings"]))),
     ]
-    shown = [counts["name"], table(rows, indent="  ")]
+    lines = [counts["name"], table(rows, indent="  ")]
     if example:
-        shown += [f"  for example {example['image']}:", *(f"    {text}" for text in example["texts"])]
-    return "\n".join([*shown, *(f"  warning: {warning}" for warning in counts["warnings"])])
+        lines += [f"  for example {example['image']}:", *(f"    {text}" for text in example["texts"])]
+    return "\n".join([*lines, *(f"  warning: {warning}" for warning in counts["warnings"])])

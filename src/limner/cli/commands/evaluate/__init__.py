@@ -161,8 +161,8 @@ def evaluate(
     refuse_report_ending(files)
     if len(models) > 1 and (name or statistics or by):
         raise typer.BadParameter("--name, --by and -o FILE.npz work with a single --model: leave them out")
-    correction = {"how": correct, "bank": bank, "keep": statistics}
-    own, loader = own_options(option, ("groups",))
+    correction = {"correction": correct, "bank": bank, "keep": statistics}
+    qrels_options, loader = own_options(option, ("groups",))
     store, mode = store_and_mode(estimate)
     reports, parts = one_system.evaluated(
         None if task else spec,
@@ -170,7 +170,7 @@ def evaluate(
         per_image=_per_image(spec) if task else None,
         loader=loader,
         split=split,
-        groups=own.get("groups"),
+        groups=qrels_options.get("groups"),
         judgements=judgements or [],
         estimate=store,
         correction=correction if any(correction.values()) else {},
@@ -178,7 +178,13 @@ def evaluate(
         name=name,
         cluster=cluster,
         files=files,
-        how={"measures": measures, "protocol": protocol or None, "ties": ties, "mode": mode, **_lacking(missing or [])},
+        settings={
+            "measures": measures,
+            "protocol": protocol or None,
+            "ties": ties,
+            "mode": mode,
+            **_missing_rules(missing or []),
+        },
     )
     return one_system.printed(reports, parts, as_json=as_json)
 
@@ -227,29 +233,29 @@ def _task_result(
         refuse_report_ending(files)
         if system.system is None:
             raise typer.BadParameter("text-only needs an encoder of texts: give --model")
-        own, loader = own_options(option, text_only.OPTIONS)
+        task_options, loader = own_options(option, text_only.OPTIONS)
         chosen = part(load(spec, loader), split)
-        how: dict[str, Any] = {"measures": measures, "cache": system.cache, "files": files, "trust": system.trust}
-        return answer(*text_only.text_only(chosen, system.system, own, **how), as_json=as_json)
+        settings: dict[str, Any] = {"measures": measures, "cache": system.cache, "files": files, "trust": system.trust}
+        return answer(*text_only.text_only(chosen, system.system, task_options, **settings), as_json=as_json)
     refuse_ending(files, tuple(FORMATS), "table")
     if task == "languages":
-        own, loader = own_options(option, languages.OPTIONS)
-        whole = load(spec, loader)
-        made = languages.languages(system, whole, own, split=split, measures=measures, name=name)
+        task_options, loader = own_options(option, languages.OPTIONS)
+        full_collection = load(spec, loader)
+        result = languages.languages(system, full_collection, task_options, split=split, measures=measures, name=name)
     else:
-        own, others = own_options(option, composed.OPTIONS)
-        if others:
-            raise UnknownName("option of composed", others[0].partition("=")[0], composed.OPTIONS)
-        made = composed.composed(system, spec, own, measures=measures, name=name)
-    saved([made.save(file) for file in files])
-    return answer(str(made), made.describe(), as_json=as_json)
+        task_options, unknown_options = own_options(option, composed.OPTIONS)
+        if unknown_options:
+            raise UnknownName("option of composed", unknown_options[0].partition("=")[0], composed.OPTIONS)
+        result = composed.composed(system, spec, task_options, measures=measures, name=name)
+    saved([result.save(file) for file in files])
+    return answer(str(result), result.describe(), as_json=as_json)
 
 
-def _lacking(words: list[str]) -> dict[str, str]:
+def _missing_rules(words: list[str]) -> dict[str, str]:
     """What to do about candidates and queries that a run lacks."""
-    found: dict[str, str] = {}
+    rules: dict[str, str] = {}
     for each in words:
         if each not in ("refuse", "never", "empty", "skip"):
             raise UnknownName("way to treat what is missing", each, ("refuse", "never", "empty", "skip"))
-        found["unretrieved" if each == "never" else "missing"] = each
-    return {"unretrieved": "refuse", "missing": "refuse", **found}
+        rules["unretrieved" if each == "never" else "missing"] = each
+    return {"unretrieved": "refuse", "missing": "refuse", **rules}

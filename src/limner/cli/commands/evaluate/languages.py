@@ -16,7 +16,7 @@ OPTIONS = ("field",)
 
 def languages(
     system: SystemOptions,
-    whole: Collection,
+    collection: Collection,
     options: dict[str, Any],
     *,
     split: str | None,
@@ -29,7 +29,7 @@ def languages(
     """
     from limner.evaluation.diagnostics.languages import MEASURES, evaluate_languages
 
-    opened = system.open(whole, split)
+    opened = system.open(collection, split)
     warn(opened.notes)
     label, field = name or system.label, str(options.get("field", "language"))
     with progress(f"evaluating {label} by {field}", "queries") as step:

@@ -44,7 +44,7 @@ def evaluated(
     name: str | None,
     cluster: str | None,
     files: list[Path],
-    how: dict[str, Any],
+    settings: dict[str, Any],
 ) -> tuple[list[Report], list[Breakdown]]:
     """The report of every system, written to files, and the breakdowns of a single one.
 
@@ -62,29 +62,32 @@ def evaluated(
         name: The name of the system in the report.
         cluster: The address of a Ray cluster.
         files: The files to write.
-        how: Further options of `limner.evaluate`.
+        settings: Further options of `limner.evaluate`.
     """
-    whole = cached_call(lambda: load(str(spec), loader))
+    load_once = cached_call(lambda: load(str(spec), loader))
     reports, parts = [], []
     for system in systems:
-        source, truth, notes, dev = _opened(spec, system, per_image, split, whole)
+        source, truth, notes, dev = _opened(spec, system, per_image, split, load_once)
         if correction:
             source = corrected(source, dev=dev, trust=system.trust, **correction)
-        beside: dict[str, Any] = {"groups": _groups(groups, truth), "judgements": _beside(truth, judgements)}
-        label = name or _name(system, correction.get("how"))
+        truth_options: dict[str, Any] = {
+            "groups": _groups(groups, truth),
+            "judgements": _extra_judgements(truth, judgements),
+        }
+        label = name or _name(system, correction.get("correction"))
         with on_cluster(cluster), labels_of(estimate) as labels:
-            report = _measured(source, truth, label, notes, {**how, **beside, "labels": labels})
+            report = _measured(source, truth, label, notes, {**settings, **truth_options, "labels": labels})
         parts += _parts(report, truth, by)
         reports.append(report)
-        _save(report, _page_truth(truth, beside["judgements"]), _files(files, system, len(systems)))
+        _save(report, _page_truth(truth, truth_options["judgements"]), _files(files, system, len(systems)))
     return reports, parts
 
 
-def _files(files: list[Path], way: SystemOptions, many: int) -> list[Path]:
+def _files(files: list[Path], options: SystemOptions, system_count: int) -> list[Path]:
     """The output file of a report; with several systems, a separate file for each."""
-    if many == 1:
+    if system_count == 1:
         return files
-    label = re.sub(r"[^\w.-]+", "-", str(way.system)).strip("-.")
+    label = re.sub(r"[^\w.-]+", "-", str(options.system)).strip("-.")
     return [file.with_name(f"{file.stem}-{label}{file.suffix}") for file in files]
 
 
@@ -123,17 +126,22 @@ def labels_of(store: str | None) -> Iterator[Store | None]:
 
 
 def _opened(
-    spec: str | None, way: SystemOptions, per_image: int | None, split: str | None, loaded: Callable[[], Collection]
+    spec: str | None, options: SystemOptions, per_image: int | None, split: str | None, loaded: Callable[[], Collection]
 ) -> tuple[object, Collection | Judgements, list[str], Any]:
     """The system, the judgements, notes, and a function for the scores and collection of another split."""
     if per_image is not None:
-        whole = way.collection_in_order(per_image)
-        return way.open_on(whole, whole).source, whole, [], partial(_on, way, whole)
-    if way.kind == "runs" and is_qrels(str(spec)):
-        return *_qrels(str(spec), way.runs), None
-    whole = loaded()
-    opened = way.open(whole, split)
-    return opened.source, opened.collection, list(opened.notes), partial(_on, way, whole)
+        full_collection = options.collection_in_order(per_image)
+        return (
+            options.open_on(full_collection, full_collection).source,
+            full_collection,
+            [],
+            partial(_on, options, full_collection),
+        )
+    if options.kind == "runs" and is_qrels(str(spec)):
+        return *_qrels(str(spec), options.runs), None
+    full_collection = loaded()
+    opened = options.open(full_collection, split)
+    return opened.source, opened.collection, list(opened.notes), partial(_on, options, full_collection)
 
 
 def _parts(report: Report, truth: Any, fields: list[str]) -> list[Breakdown]:
@@ -146,19 +154,20 @@ def _parts(report: Report, truth: Any, fields: list[str]) -> list[Breakdown]:
     return [breakdown(report, truth, field) for field in fields]
 
 
-def _on(way: SystemOptions, whole: Collection, split: str) -> tuple[object, Collection]:
+def _on(options: SystemOptions, full_collection: Collection, split: str) -> tuple[object, Collection]:
     """The scores of the same system on another split, and that split."""
-    if split not in whole.splits and split not in ("all", "val"):
-        there = ", ".join(whole.splits) or "none"
+    if split not in full_collection.splits and split not in ("all", "val"):
+        split_names = ", ".join(full_collection.splits) or "none"
         raise LimnerError(
-            f"-O tune={split}: {whole.name!r} has no split {split!r} (its splits: {there}); add a column 'split' "
-            f"to its table, choose another split, or set the options explicitly, as in --correct 'csls(k=10)'"
+            f"-O tune={split}: {full_collection.name!r} has no split {split!r} (its splits: {split_names}); add a "
+            f"column 'split' to its table, choose another split, or set the options explicitly, as in --correct "
+            "'csls(k=10)'"
         )
-    opened = way.open(whole, split)
+    opened = options.open(full_collection, split)
     return opened.source, opened.collection
 
 
-def _beside(truth: object, files: list[Path]) -> dict[str, Judgements] | None:
+def _extra_judgements(truth: object, files: list[Path]) -> dict[str, Judgements] | None:
     """The extra judgements for a collection."""
     from limner.core.judgements import Judgements
     from limner.evaluation.partial_judgements import read_judgements
@@ -203,23 +212,23 @@ def _qrels(spec: str, runs: Sequence[str]) -> tuple[Source, Judgements, list[str
     return read_run(files[0]), read_qrels(path, name=path.stem), []
 
 
-def _name(way: SystemOptions, correct: str | None) -> str:
+def _name(options: SystemOptions, correct: str | None) -> str:
     """The default name of a system in a report: its name or file, plus its correction."""
-    return f"{way.label} + {correct}" if correct else way.label
+    return f"{options.label} + {correct}" if correct else options.label
 
 
-def _measured(source: Any, truth: Any, name: str, notes: list[str], how: dict[str, Any]) -> Report:
+def _measured(source: Any, truth: Any, name: str, notes: list[str], settings: dict[str, Any]) -> Report:
     import limner
     from limner.evaluation.inputs import directions
 
     if isinstance(truth, limner.Collection):
         source = directions(source, truth, "i2t" if _is_images_by_texts(source, truth) else None)
-    with progress(f"evaluating {name}") as told:
-        report = limner.evaluate(source, truth, name=name, progress=told, **how)
-        told.step("computing confidence intervals", "results")
+    with progress(f"evaluating {name}") as task:
+        report = limner.evaluate(source, truth, name=name, progress=task, **settings)
+        task.step("computing confidence intervals", "results")
         for number, result in enumerate(report.results, start=1):
             _ = result.interval  # it is kept; the printed and the saved report need it
-            told(number, len(report.results))
+            task(number, len(report.results))
     return replace(report, notes=(*report.notes, *notes))
 
 

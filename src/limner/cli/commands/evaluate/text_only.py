@@ -42,13 +42,13 @@ def text_only(
     numbers = _numbers(query, collection)
     if files and len(numbers) > 1:
         raise typer.BadParameter("-o writes a single report: choose the query caption with -O query=N")
-    how = {
+    corpus_options = {
         "corpus": corpus,
         "summarise": _summariser(corpus, options.get("summariser"), trust=trust),
         "regions": _regions(options.get("regions"), options.get("image_data")),
     }
     work = model if cache is None else Cached(model, cache)
-    reports = [_measured(collection, work, number, measures, encoder, how) for number in numbers]
+    reports = [_measured(collection, work, number, measures, encoder, corpus_options) for number in numbers]
     for file in files:
         reports[0].save(file)
     saved(files)
@@ -89,21 +89,21 @@ def _regions(file: str | None, image_data: str | None) -> dict[str, list[str]] |
 
 
 def _measured(
-    collection: Collection, work: Any, number: int, measures: str | None, encoder: str, how: dict[str, Any]
+    collection: Collection, work: Any, number: int, measures: str | None, encoder: str, corpus_options: dict[str, Any]
 ) -> Report:
     import limner
     from limner.encoders import encoded
     from limner.papers.text_only import MEASURES, length_note
     from limner.papers.text_only import text_only as scored
 
-    with progress(f"encoding, caption {number} is the query", "texts") as told:
+    with progress(f"encoding, caption {number} is the query", "texts") as step:
         scores, right = scored(
-            collection, lambda texts: encoded(work, texts, progress=told).matrix, query=number, **how
+            collection, lambda texts: encoded(work, texts, progress=step).matrix, query=number, **corpus_options
         )
-    regions = " of region descriptions" if how["regions"] is not None else ""
-    name = f"{encoder}, caption {number} is the query, {how['corpus']} corpus{regions}"
-    with progress("evaluating") as told:
-        report = limner.evaluate(scores, right, measures=measures or MEASURES, name=name, progress=told)
+    regions = " of region descriptions" if corpus_options["regions"] is not None else ""
+    name = f"{encoder}, caption {number} is the query, {corpus_options['corpus']} corpus{regions}"
+    with progress("evaluating") as step:
+        report = limner.evaluate(scores, right, measures=measures or MEASURES, name=name, progress=step)
     return replace(report, collection=collection.name, notes=(*report.notes, *length_note(collection, number)))
 
 

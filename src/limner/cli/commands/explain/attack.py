@@ -62,26 +62,30 @@ def attack(
     if save is None and system is None:
         raise typer.BadParameter("give --model to search again, or -o FILE.csv to write the edits, or both")
     refuse_ending([save] if save else [], (".csv",), "list of edits")
-    whole = load(collection, option)
-    held, ask, others = _asking(system, whole, split, trust=trust) if system else (part(whole, split), None, ())
-    held = held.restrict(held.images.ids)  # a text without an image has no rank
-    edits = _edits(held, kind or list(KINDS), seed)
+    full_collection = load(collection, option)
+    evaluated, ask, other_captions = (
+        _query_scorer(system, full_collection, split, trust=trust)
+        if system
+        else (part(full_collection, split), None, ())
+    )
+    evaluated = evaluated.restrict(evaluated.images.ids)  # a text without an image has no rank
+    edits = _edits(evaluated, kind or list(KINDS), seed)
     if save is not None:
-        _write(save, held, edits)
+        _write(save, evaluated, edits)
         saved([save])
-    text, data = _asked(held, edits, ask, others) if ask else _counted(edits, len(held.texts))
+    text, data = _attacked(evaluated, edits, ask, other_captions) if ask else _counted(edits, len(evaluated.texts))
     answer(text, data, as_json=as_json)
 
 
-def _asking(
-    system: str, whole: Collection, split: str | None, *, trust: bool
+def _query_scorer(
+    system: str, full_collection: Collection, split: str | None, *, trust: bool
 ) -> tuple[Collection, Asker, Sequence[str]]:
     """The queries, the function that scores them (the system on the held-out images), and captions of other images."""
     import limner
     from limner.systems.hold_out import outside
 
-    opened = SystemOptions(system=system, trust=trust).open(whole, split)
-    held, model = opened.collection, opened.model
+    opened = SystemOptions(system=system, trust=trust).open(full_collection, split)
+    evaluated, model = opened.collection, opened.model
     if model is None:
         raise LimnerError(f"{system} only has scores of its own texts: give a system that can encode changed texts")
     tell_notes(opened.notes)
@@ -91,34 +95,38 @@ def _asking(
         items = limner.Items(limner.Ids(map(str, range(len(texts))), what="text"), texts, kind="text")
         if opened.encodes:
             return limner.Scores.from_embeddings(opened.encode(items), images).matrix()
-        pairs = limner.Judgements.from_pairs([], queries=held.images.ids, candidates=items.ids)
-        return model.scores(limner.Collection("edits", held.images, items, pairs)).T.matrix()
+        pairs = limner.Judgements.from_pairs([], queries=evaluated.images.ids, candidates=items.ids)
+        return model.scores(limner.Collection("edits", evaluated.images, items, pairs)).T.matrix()
 
-    others = outside(whole, held) if opened.training is None else opened.training
-    return held, ask, others.texts.values
+    other_collection = outside(full_collection, evaluated) if opened.training is None else opened.training
+    return evaluated, ask, other_collection.texts.values
 
 
 def _edits(collection: Collection, kinds: list[str], seed: int) -> dict[str, list[Edit | None]]:
     from limner.explain.adversarial import attack_all
 
-    with progress(f"changing {len(collection.texts):,} queries in {len(kinds)} ways") as told:
-        return dict(attack_all(collection.texts.values, kinds, seed=seed, progress=told))
+    with progress(f"changing {len(collection.texts):,} queries in {len(kinds)} ways") as step:
+        return dict(attack_all(collection.texts.values, kinds, seed=seed, progress=step))
 
 
-def _asked(
-    collection: Collection, edits: dict[str, list[Edit | None]], ask: Asker, others: Sequence[str]
+def _attacked(
+    collection: Collection, edits: dict[str, list[Edit | None]], ask: Asker, other_captions: Sequence[str]
 ) -> tuple[str, dict[str, object]]:
     from limner.explain.blind_baselines import blind_baselines, rerank, table
 
     truth, done = _truth(collection), []
-    with progress("searching again with changed queries", "kinds of change") as told:
-        told(0, len(edits))
+    with progress("searching again with changed queries", "kinds of change") as task:
+        task(0, len(edits))
         before = ask(collection.texts.values)
-        for number, (kind, made) in enumerate(edits.items(), start=1):
-            done.append(rerank(kind, made, before, truth, ask))
-            told(number, len(edits))
-        alone = told.step("telling changed queries by their text alone", "kinds of change")
-        blind = blind_baselines({each.kind: each.edits for each in done}, others, progress=alone) if others else {}
+        for number, (kind, kind_edits) in enumerate(edits.items(), start=1):
+            done.append(rerank(kind, kind_edits, before, truth, ask))
+            task(number, len(edits))
+        alone = task.step("telling changed queries by their text alone", "kinds of change")
+        blind = (
+            blind_baselines({each.kind: each.edits for each in done}, other_captions, progress=alone)
+            if other_captions
+            else {}
+        )
     text = "\n\n".join([table(done, blind), *_ignored(done)])
     records = [{**each.record(), "text-only": blind.get(each.kind), "words": each.words()} for each in done]
     return text, {"attacks": records}
@@ -136,16 +144,16 @@ def _ignored(attacks: Sequence[Attack]) -> list[str]:
     """The words that the system ignores most, of each kind that contradicts the query."""
     from limner.explain.adversarial import DENIES
 
-    said = []
+    lines = []
     for each in (attack for attack in attacks if attack.kind in DENIES):
         words = [f"{word} {share:.0%} of {count}" for word, (count, share) in list(each.words().items())[:5]]
         if words:
-            said.append(f"{each.kind}, most ignored: {', '.join(words)}")
-    return said
+            lines.append(f"{each.kind}, most ignored: {', '.join(words)}")
+    return lines
 
 
 def _counted(edits: dict[str, list[Edit | None]], queries: int) -> tuple[str, dict[str, object]]:
-    counts = {kind: sum(edit is not None for edit in made) for kind, made in edits.items()}
+    counts = {kind: sum(edit is not None for edit in kind_edits) for kind, kind_edits in edits.items()}
     lines = [f"{kind:11} {count:8,} of {queries:,} queries changed" for kind, count in counts.items()]
     return "\n".join(lines), {"queries": queries, "changed": counts}
 
@@ -164,8 +172,8 @@ def _write(file: Path, collection: Collection, edits: dict[str, list[Edit | None
             "before": e.before,
             "after": e.after,
         }
-        for kind, made in edits.items()
-        for query, e in zip(collection.texts.ids, made, strict=True)
+        for kind, kind_edits in edits.items()
+        for query, e in zip(collection.texts.ids, kind_edits, strict=True)
         if e is not None
     ]
     write_text(file, to_csv(rows))

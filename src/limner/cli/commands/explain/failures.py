@@ -75,18 +75,20 @@ def failures(
     """
     refuse_ending(save, (".html",), "page with failures")
     _refuse_words(direction, only)
-    whole = load(collection, option)
+    full_collection = load(collection, option)
     system_options = SystemOptions(
         images, texts, (), scores, [str(file) for file in run or ()], system, trust, features
     )
-    source, chosen = opened_system(system_options, whole, split, direction)
+    source, chosen = opened_system(system_options, full_collection, split, direction)
     chosen = _with_objects(chosen, objects)
-    towards = _towards(source, direction)
-    with progress("explaining") as told:
-        done, classes = _explained(source, towards, chosen, whole, labels, informed=informed, progress=told)
+    explained_direction = _direction_of(source, direction)
+    with progress("explaining") as task:
+        done, classes = _explained(
+            source, explained_direction, chosen, full_collection, labels, informed=informed, progress=task
+        )
     if save:
         _save(source, chosen, done, classes, save, system or "system")
-    answer(*_said(done, classes, query, only, limit), as_json=as_json)
+    answer(*_output(done, classes, query, only, limit), as_json=as_json)
 
 
 def _refuse_words(direction: str | None, only: str | None) -> None:
@@ -100,15 +102,17 @@ def _refuse_words(direction: str | None, only: str | None) -> None:
 
 
 def opened_system(
-    options: SystemOptions, whole: Collection, split: str | None, direction: str | None
+    options: SystemOptions, full_collection: Collection, split: str | None, direction: str | None
 ) -> tuple[Mapping[str, object], Collection]:
     """The system by direction, and the evaluated collection. A single run has the requested direction."""
-    opened = options.open(whole, split, [direction] if direction is not None and len(options.runs) == 1 else ())
+    opened = options.open(
+        full_collection, split, [direction] if direction is not None and len(options.runs) == 1 else ()
+    )
     tell_notes(opened.notes)
     return opened.by_direction, opened.collection
 
 
-def _towards(source: Mapping[str, object], direction: str | None) -> str:
+def _direction_of(source: Mapping[str, object], direction: str | None) -> str:
     """The direction to explain: the given one, or text queries if the system supports them."""
     chosen = direction or ("t2i" if "t2i" in source else next(iter(source)))
     if chosen not in source:
@@ -123,8 +127,8 @@ def _with_objects(collection: Collection, file: Path | None) -> Collection:
 
     if file is None:
         return collection
-    found = read_visual_genome(file) if file.suffix.lower() == ".json" else read_csv(file)
-    listed = [found.get(image, []) for image in collection.images.ids]
+    objects_by_image = read_visual_genome(file) if file.suffix.lower() == ".json" else read_csv(file)
+    listed = [objects_by_image.get(image, []) for image in collection.images.ids]
     if not any(listed):
         raise LimnerError(
             f"{file} contains none of the images of {collection.name!r}, e.g. {collection.images.ids[0]!r}"
@@ -136,7 +140,7 @@ def _explained(
     source: Mapping[str, Any],
     direction: str,
     collection: Collection,
-    whole: Collection,
+    full_collection: Collection,
     labels: str | None,
     *,
     informed: bool,
@@ -147,20 +151,21 @@ def _explained(
     from limner.language.wordnet import WordNet
 
     wordnet = WordNet.load()
-    told = progress.step("looking for failures", "queries", total=len(source[direction].queries))
-    found = failures(source[direction], collection, direction=direction, progress=told)
-    done = explain(found, collection, informed=informed, wordnet=wordnet, progress=progress)
+    step = progress.step("looking for failures", "queries", total=len(source[direction].queries))
+    all_failures = failures(source[direction], collection, direction=direction, progress=step)
+    done = explain(all_failures, collection, informed=informed, wordnet=wordnet, progress=progress)
     if labels is None:
-        reader = ClaimReader(wordnet, setting_words(whole, wordnet))
-        told = progress.step("classifying failures", "failures", total=len(found))
-        return done, label_all(done.failures, done.concepts, reader, progress=told)
-    given = _of_people(labels, done)
-    asked = {failure.query for failure in done.failures}
-    if not asked & given.keys():
+        reader = ClaimReader(wordnet, setting_words(full_collection, wordnet))
+        step = progress.step("classifying failures", "failures", total=len(all_failures))
+        return done, label_all(done.failures, done.concepts, reader, progress=step)
+    labels_by_query = _of_people(labels, done)
+    failed_queries = {failure.query for failure in done.failures}
+    if not failed_queries & labels_by_query.keys():
         raise LimnerError(
-            f"{labels} labels no query that failed: it has {len(given):,} queries, e.g. {next(iter(given), '')!r}"
+            f"{labels} labels no query that failed: it has {len(labels_by_query):,} queries, "
+            f"e.g. {next(iter(labels_by_query), '')!r}"
         )
-    return done, {query: names for query, names in given.items() if query in asked}
+    return done, {query: names for query, names in labels_by_query.items() if query in failed_queries}
 
 
 def _of_people(labels: str, done: Explanations) -> dict[str, frozenset[str]]:
@@ -187,15 +192,15 @@ def _save(
     import limner
     from limner.explain.failure_section import shown_failures
 
-    with progress(f"evaluating {name}") as told:
-        report = limner.evaluate(source, collection, name=name, unretrieved="never", progress=told)
-        told.step(f"writing {', '.join(map(str, files))}")
+    with progress(f"evaluating {name}") as task:
+        report = limner.evaluate(source, collection, name=name, unretrieved="never", progress=task)
+        task.step(f"writing {', '.join(map(str, files))}")
         for file in files:
             report.save(file, collection=collection, failures=shown_failures(done, classes))
     saved(files)
 
 
-def _said(
+def _output(
     done: Explanations, classes: dict[str, frozenset[str]], query: str | None, only: str | None, limit: int
 ) -> tuple[str, dict[str, object]]:
     """The output as text, and as JSON."""
@@ -210,24 +215,24 @@ def _said(
             raise LimnerError(f"{query!r} is not a failed query: its first answer is relevant, or it does not exist")
     elif only is not None:
         pairs = [pair for pair in pairs if only in named.get(pair[0].query, ())]
-    shown = pairs if query else pairs[:limit]
+    described_pairs = pairs if query else pairs[:limit]
     stories = [
         f"[{', '.join(named.get(f.query, ['not labelled']))}] {f.query}\n{describe_failure(f, a, done.words)}"
-        for f, a in shown
+        for f, a in described_pairs
     ]
-    found = rules(classes.values())
+    failure_rules = rules(classes.values())
     data = {
         "failures": len(done),
         "informed": done.informed,
         "scores": done.summary,
         "totals": done.totals,
         "classes": {name: {"failures": count, "share": share} for name, (count, share) in rates(classes).items()},
-        "rules": [vars(rule) for rule in found],
+        "rules": [vars(rule) for rule in failure_rules],
         "notes": list(done.notes),
         "told": [
             {"query": f.query, "truth": f.truth, "returned": f.returned, "classes": named.get(f.query, []), **a.values}
-            for f, a in shown
+            for f, a in described_pairs
         ],
     }
-    summary = [] if query else [str(done), table(classes, found)]
+    summary = [] if query else [str(done), table(classes, failure_rules)]
     return "\n\n".join([*summary, *stories]), data

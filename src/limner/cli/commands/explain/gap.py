@@ -71,19 +71,24 @@ def gap(
 
 
 def _pool(
-    whole: Collection, system: str | None, files: tuple[Path | None, Path | None], split: str | None, *, trust: bool
+    full_collection: Collection,
+    system: str | None,
+    files: tuple[Path | None, Path | None],
+    split: str | None,
+    *,
+    trust: bool,
 ) -> tuple[Any, MixedPoolReport]:
     """The vectors of images and texts, and the results of searching in one pool of both."""
     from limner.evaluation.diagnostics.mixed_pool import evaluate_mixed
 
     sides: list[Any]
     if system is not None:
-        sides, chosen, notes = encoded_sides(system, whole, split, trust=trust)
+        sides, chosen, notes = encoded_sides(system, full_collection, split, trust=trust)
         tell_notes(notes)
     else:
         from limner.systems.system_files import embeddings_of
 
-        chosen = part(whole, split)
+        chosen = part(full_collection, split)
         sides = [
             embeddings_of(str(file), items) for file, items in zip(files, (chosen.images, chosen.texts), strict=True)
         ]

@@ -44,17 +44,19 @@ def map_embeddings(
     from limner.explain.embedding_map import ENDINGS, embedding_map, failure_classes
 
     refuse_ending(out, ENDINGS, "map")
-    whole = load(collection, option)
+    full_collection = load(collection, option)
     system_options = SystemOptions(images, texts, system=system, trust=trust, features=features)
-    source, chosen = opened_system(system_options, whole, split, None)
+    source, chosen = opened_system(system_options, full_collection, split, None)
     scores: Any = source["i2t"]
     classes = None
     if not plain:
-        with progress("looking for failures") as told:
-            classes = failure_classes(scores, chosen, whole, progress=told)
+        with progress("looking for failures") as step:
+            classes = failure_classes(scores, chosen, full_collection, progress=step)
     count = min(len(chosen.images) + len(chosen.texts), limit)
-    with progress(f"projecting {count:,} vectors by {method}", "iterations") as told:
-        made = embedding_map(scores, chosen, classes=classes, method=method, limit=limit, seed=seed, progress=told)
+    with progress(f"projecting {count:,} vectors by {method}", "iterations") as step:
+        projection = embedding_map(
+            scores, chosen, classes=classes, method=method, limit=limit, seed=seed, progress=step
+        )
     if out:
-        saved([made.save(file) for file in out])
-    answer(str(made), made.head(), as_json=as_json)
+        saved([projection.save(file) for file in out])
+    answer(str(projection), projection.head(), as_json=as_json)

@@ -70,20 +70,20 @@ def probe(
 
     lists, files = by_ending(save, ".jsonl")
     refuse_ending(files, tuple(FORMATS), "probe")
-    own, others = own_options(option, PROBE_OPTIONS)
-    if others:
-        raise UnknownName("option of probe", others[0].partition("=")[0], PROBE_OPTIONS)
-    cases = _probe(source, own)
+    probe_options, unknown_options = own_options(option, PROBE_OPTIONS)
+    if unknown_options:
+        raise UnknownName("option of probe", unknown_options[0].partition("=")[0], PROBE_OPTIONS)
+    cases = _probe(source, probe_options)
     warn(cases.warnings)
     pairs = cases.collection()
     written = [_listed(pairs, file) for file in lists]
     options = SystemOptions(images, texts, (), scores, (), system, trust)
-    source_of_scores = _scores(options, source, own.get("train_on"), pairs)
-    captions = _captions(str(own["corpus"])) if "corpus" in own else None
+    source_of_scores = _scores(options, source, probe_options.get("train_on"), pairs)
+    captions = _captions(str(probe_options["corpus"])) if "corpus" in probe_options else None
     with progress(f"probing with {len(cases.cases):,} cases", "cases") as step:
-        made = measured(cases, source_of_scores, name=name or _name(options), corpus=captions, progress=step)
-    saved([*written, *(made.save(file) for file in files)])
-    answer(str(made), made.describe(), as_json=as_json)
+        result = measured(cases, source_of_scores, name=name or _name(options), corpus=captions, progress=step)
+    saved([*written, *(result.save(file) for file in files)])
+    answer(str(result), result.describe(), as_json=as_json)
 
 
 def _probe(source: str, options: dict[str, Any]) -> Probe:

@@ -55,19 +55,19 @@ def slices(
     from limner.evaluation.tables import FORMATS
 
     refuse_ending(save, tuple(FORMATS), "table of slices")
-    report, other = Report.load(file), None if baseline is None else Report.load(baseline)
-    held = part(load(collection, option), split)
-    how: dict[str, object] = {"against": other, "measure": measures, "view": view, "min_size": min_size}
-    found = sliced(report, held, by or (), **how, level=round(1 - level, 12), control=control, seed=seed)
+    report, baseline_report = Report.load(file), None if baseline is None else Report.load(baseline)
+    chosen = part(load(collection, option), split)
+    settings: dict[str, object] = {"against": baseline_report, "measure": measures, "view": view, "min_size": min_size}
+    report_slices = sliced(report, chosen, by or (), **settings, level=round(1 - level, 12), control=control, seed=seed)
     for each in save or []:
-        found.save(each)
+        report_slices.save(each)
     saved(save or [])
-    answer(str(found), found.describe(), as_json=as_json)
+    answer(str(report_slices), report_slices.describe(), as_json=as_json)
 
 
 def sliced(report: Report, collection: Collection, by: list[str] | tuple[str, ...], **how: Any) -> Slices:
     """The slices of a report, with progress."""
     from limner.evaluation.slices import slices as tested
 
-    with progress("testing slices") as told:
-        return tested(report, collection, by=by, progress=told, **how)
+    with progress("testing slices") as step:
+        return tested(report, collection, by=by, progress=step, **how)

@@ -40,20 +40,20 @@ def uncertainty(
 
     if direction not in DIRECTIONS:
         raise UnknownName("direction", direction, DIRECTIONS)
-    held = part(load(collection, option), split)
-    sure: object = load_model(model, trust=trust)
-    if not hasattr(sure, "uncertainty"):
+    chosen = part(load(collection, option), split)
+    loaded_model: object = load_model(model, trust=trust)
+    if not hasattr(loaded_model, "uncertainty"):
         raise LimnerError(f"{model}: this kind of model does not predict uncertainty; train 'pcme'")
-    items = held.images if direction == "i2t" else held.texts
-    richest = max(held.all_judgements.items(), key=lambda each: len(each[1]))[0]
+    items = chosen.images if direction == "i2t" else chosen.texts
+    richest = max(chosen.all_judgements.items(), key=lambda each: len(each[1]))[0]
     name = judgements or richest
-    with progress(f"predicting the uncertainty of {len(items):,} queries", f"{items.kind}s") as told:
-        how = progress_for(sure.uncertainty, told)
-        values = dict(zip(items.ids, map(float, sure.uncertainty(items, **how)), strict=True))
-        found = multiplicity(values, held.judged(name, direction), bins=bins)
+    with progress(f"predicting the uncertainty of {len(items):,} queries", f"{items.kind}s") as step:
+        progress_option = progress_for(loaded_model.uncertainty, step)
+        values = dict(zip(items.ids, map(float, loaded_model.uncertainty(items, **progress_option)), strict=True))
+        result = multiplicity(values, chosen.judged(name, direction), bins=bins)
     data = {
-        "judgements": name, "direction": direction, "queries": len(found.queries), "rho": found.rho,
-        "interval": None if found.interval is None else [found.interval.low, found.interval.high],
-        "bins": [vars(b) for b in found.bins],
+        "judgements": name, "direction": direction, "queries": len(result.queries), "rho": result.rho,
+        "interval": None if result.interval is None else [result.interval.low, result.interval.high],
+        "bins": [vars(b) for b in result.bins],
     }  # fmt: skip
-    answer(f"{direction}, judgements {name!r}, {len(found.queries):,} queries\n{found}", data, as_json=as_json)
+    answer(f"{direction}, judgements {name!r}, {len(result.queries):,} queries\n{result}", data, as_json=as_json)

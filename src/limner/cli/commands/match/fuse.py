@@ -41,11 +41,11 @@ def fuse(
 
     if len(runs) < 2:
         raise typer.BadParameter(f"got {len(runs)} run: give two or more to fuse")
-    with progress(f"reading {len(runs)} runs", "runs") as told:
-        systems = [read_run(run) for run in counting(runs, told)]
-    with progress(f"fusing with {method}", "queries") as told:
-        how: dict[str, Any] = progress_for(FUSIONS.find(FUSIONS.parsed(method)[0]), told)
-        fused = fused_by(systems, method, depth=depth, **how)
+    with progress(f"reading {len(runs)} runs", "runs") as step:
+        systems = [read_run(run) for run in counting(runs, step)]
+    with progress(f"fusing with {method}", "queries") as step:
+        progress_option: dict[str, Any] = progress_for(FUSIONS.find(FUSIONS.parsed(method)[0]), step)
+        fused = fused_by(systems, method, depth=depth, **progress_option)
     _written(fused, out, {"method": method, "systems": [str(r) for r in runs]}, as_json)
 
 
@@ -71,9 +71,9 @@ def assign(
     if len(ids or ()) > 2:
         raise typer.BadParameter(f"got {len(ids or ())} files of --ids: expected those of rows and of columns")
     query_ids, candidate_ids = (*(ids or ()), None, None)[:2]
-    given = Scores.load(scores, _ids(query_ids, rows), _ids(candidate_ids, columns))
-    with progress(f"assigning {rows:,} queries and {columns:,} candidates") as told:
-        ranked = bijective(given, rounds=rounds, method=cast("Method", method), progress=told)
+    matrix = Scores.load(scores, _ids(query_ids, rows), _ids(candidate_ids, columns))
+    with progress(f"assigning {rows:,} queries and {columns:,} candidates") as step:
+        ranked = bijective(matrix, rounds=rounds, method=cast("Method", method), progress=step)
     facts = {"rounds": rounds, "totals": list(ranked.totals), "exact": ranked.exact}
     _written(ranked, out, facts, as_json)
 
@@ -94,5 +94,5 @@ def _ids(file: Path | None, count: int) -> list[str]:
 def _written(ranking: Ranking, out: Path, facts: dict[str, object], as_json: bool) -> None:
     ranking.save(out)
     saved([out])
-    found = {"queries": len(ranking), "depth": ranking.depth, "out": str(out), **facts}
-    answer("\n".join(f"{name}: {value}" for name, value in found.items()), found, as_json=as_json)
+    summary = {"queries": len(ranking), "depth": ranking.depth, "out": str(out), **facts}
+    answer("\n".join(f"{name}: {value}" for name, value in summary.items()), summary, as_json=as_json)

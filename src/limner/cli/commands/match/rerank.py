@@ -57,55 +57,55 @@ def rerank(
     """
     from limner.match import cascade
 
-    whole = part(load(collection, option), split)
-    proposed = _proposed(run, whole)
+    evaluated = part(load(collection, option), split)
+    proposed = _proposed(run, evaluated)
     judge = _scorer(scorer, trust=trust)
-    chosen = whole if list(proposed.queries) == list(whole.images.ids) else _images(whole, proposed)
+    chosen = evaluated if list(proposed.queries) == list(evaluated.images.ids) else _images(evaluated, proposed)
     queries = _queries(judge, chosen, features)
-    with progress(f"re-ranking {len(proposed):,} lists", "pairs") as told:
+    with progress(f"re-ranking {len(proposed):,} lists", "pairs") as step:
         reranked = cascade(
             proposed,
             judge,
             queries=dict(zip(chosen.images.ids, queries, strict=True)),
-            candidates=whole.texts,
+            candidates=evaluated.texts,
             depth=_depth(depth),
             weight=weight,
             rest=keep_rest,
             cache=cache,
             name=None if hasattr(judge, "fingerprint") else scorer,
-            progress=told,
+            progress=step,
         )
-    saved(_written(reranked, whole, output))
+    saved(_written(reranked, evaluated, output))
     facts = {"queries": len(reranked), "depth": depth, "pairs": reranked.pairs, "from the cache": reranked.reused}
     facts |= {"pairs per second": round(reranked.throughput, 1), "scorer": scorer, "out": " ".join(map(str, output))}
     answer("\n".join(f"{name}: {value}" for name, value in facts.items()), facts, as_json=as_json)
 
 
-def _proposed(run: Path, whole: Collection) -> Ranking:
+def _proposed(run: Path, collection: Collection) -> Ranking:
     """The first-stage run; its queries must be images of the collection."""
-    proposed = read_run(run, candidates=whole.texts.ids)
-    missing = [key for key in proposed.queries if key not in whole.images.ids]
+    proposed = read_run(run, candidates=collection.texts.ids)
+    missing = [key for key in proposed.queries if key not in collection.images.ids]
     if missing:
         raise LimnerError(
-            f"{run}: query {missing[0]!r} is not an image of {whole.name!r}: use its ids, or another --split"
+            f"{run}: query {missing[0]!r} is not an image of {collection.name!r}: use its ids, or another --split"
         )
     return proposed
 
 
-def _written(ranking: Ranking, whole: Collection, files: list[Path]) -> list[Path]:
+def _written(ranking: Ranking, collection: Collection, files: list[Path]) -> list[Path]:
     from limner.datasets.wikipedia import write_submission
 
     return [
-        write_submission(ranking, whole.texts, file) if file.suffix.lower() == ".csv" else ranking.save(file)
+        write_submission(ranking, collection.texts, file) if file.suffix.lower() == ".csv" else ranking.save(file)
         for file in files
     ]
 
 
-def _images(whole: Collection, proposed: Any) -> Any:
+def _images(collection: Collection, proposed: Any) -> Any:
     from dataclasses import replace
 
-    kept = whole.restrict(proposed.queries)
-    return replace(kept, images=whole.images.subset(proposed.queries))
+    restricted = collection.restrict(proposed.queries)
+    return replace(restricted, images=collection.images.subset(proposed.queries))
 
 
 def _depth(text: str) -> int | float:
@@ -115,20 +115,20 @@ def _depth(text: str) -> int | float:
         raise typer.BadParameter(f"--depth {text}: expected a number such as 1000, or a share such as 0.2") from None
 
 
-def _scorer(how: str, *, trust: bool) -> Any:
+def _scorer(spec: str, *, trust: bool) -> Any:
     """A scorer by name."""
     from limner.match import scorer
 
-    folder = Path(how)
+    folder = Path(spec)
     if not folder.is_dir():
-        return scorer(how)
+        return scorer(spec)
     if "limner" not in _config(folder):
         return scorer("cross-encoder", model=str(folder))
     from limner.systems import load as saved_model
 
     model = saved_model(folder, trust=trust)
     if not hasattr(model, "score_pairs"):
-        raise LimnerError(f"{how} is a {type(model).__name__}, which cannot score pairs: expected score_pairs")
+        raise LimnerError(f"{spec} is a {type(model).__name__}, which cannot score pairs: expected score_pairs")
     return model
 
 

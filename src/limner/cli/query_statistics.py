@@ -32,27 +32,31 @@ def calibrated(
     from limner.search.encode import encoded_known
 
     index = open_index(path, system, features=features, trust=trust)
-    asked = _unseen(part(load(collection, option), split), index.system, index.about.kind)
-    direction, queries = ("t2i", asked.texts) if index.about.kind == "image" else ("i2t", asked.images)
+    judged = _unseen(part(load(collection, option), split), index.system, index.about.kind)
+    direction, queries = ("t2i", judged.texts) if index.about.kind == "image" else ("i2t", judged.images)
     index.refuse_other(index.system)
-    judgements, images = judged_queries(asked, direction)
-    with progress(f"encoding {len(queries):,} judged queries", f"{queries.kind}s") as told:
+    judgements, images = judged_queries(judged, direction)
+    with progress(f"encoding {len(queries):,} judged queries", f"{queries.kind}s") as task:
         several = index.about.has_sets
-        vectors, kept, left = encoded_known(index.system, queries, sets=several, queries=True, progress=told)
+        vectors, encoded, left = encoded_known(index.system, queries, sets=several, queries=True, progress=task)
         left_out(left, len(queries))
         if vectors is None:
-            raise LimnerError(f"no query of {asked.name!r} is known to the system: calibrate with other queries")
+            raise LimnerError(f"no query of {judged.name!r} is known to the system: calibrate with other queries")
         image = dict(zip(queries.ids, images, strict=True))
-        step = told.step(f"calibrating with {len(kept):,} judged queries", "queries")
-        known = calibrate_index(
-            index, vectors, judgements.restrict(queries=kept.ids), [image[key] for key in kept.ids], progress=step
+        step = task.step(f"calibrating with {len(encoded):,} judged queries", "queries")
+        calibration = calibrate_index(
+            index,
+            vectors,
+            judgements.restrict(queries=encoded.ids),
+            [image[key] for key in encoded.ids],
+            progress=step,
         )
-    tell(f"calibrated with {len(kept):,} queries of {asked.name}, relevant by {' or '.join(asked.all_judgements)}")
-    return {"calibrated": {str(precision): reached(known, precision) for precision in SHOWN}}
+    tell(f"calibrated with {len(encoded):,} queries of {judged.name}, relevant by {' or '.join(judged.all_judgements)}")
+    return {"calibrated": {str(precision): reached(calibration, precision) for precision in SHOWN}}
 
 
 def with_correction(
-    path: str, how: str, bank: Path, system: str | None, *, features: str | None, trust: bool
+    path: str, correction: str, bank: Path, system: str | None, *, features: str | None, trust: bool
 ) -> dict[str, object]:
     """Keeps a correction in an index; returns what to say about it."""
     from limner.core.collection import Items
@@ -60,9 +64,9 @@ def with_correction(
 
     queries = read(bank)
     index = open_index(path, system, encodes=isinstance(queries, Items), features=features, trust=trust)
-    with progress(f"gathering the statistics of {how} with {len(queries):,} queries", "queries") as told:
-        keep_correction(index, how, queries, progress=told)
-    return {"corrected": f"{how}, with {len(queries):,} queries of {bank}"}
+    with progress(f"gathering the statistics of {correction} with {len(queries):,} queries", "queries") as step:
+        keep_correction(index, correction, queries, progress=step)
+    return {"corrected": f"{correction}, with {len(queries):,} queries of {bank}"}
 
 
 def left_out(items: Items, total: int) -> None:
@@ -74,22 +78,26 @@ def left_out(items: Items, total: int) -> None:
     tell(f"warning: {len(items):,} of {total:,} {items.kind}s {why}, such as {example!r}: they are left out")
 
 
-def _unseen(whole: Collection, system: object, kind: str) -> Collection:
+def _unseen(collection: Collection, system: object, kind: str) -> Collection:
     """The part of a collection that a system was not trained on."""
     if kind == "item":
         raise LimnerError("the index contains vectors without images or texts: relevant answers are unknown")
     trained = getattr(system, "trained_on", None)
     if trained is None:
-        return whole
-    fresh = [key for key, seen in zip(whole.images.ids, trained.saw(whole), strict=True) if not seen]
+        return collection
+    fresh = [
+        key
+        for key, was_trained_on in zip(collection.images.ids, trained.saw(collection), strict=True)
+        if not was_trained_on
+    ]
     if not fresh:
-        raise LimnerError(f"the system was trained on all images of {whole.name!r}: calibrate with other queries")
-    return whole.restrict(fresh, name=f"{whole.name}, not trained on")
+        raise LimnerError(f"the system was trained on all images of {collection.name!r}: calibrate with other queries")
+    return collection.restrict(fresh, name=f"{collection.name}, not trained on")
 
 
-def reached(known: Any, precision: float) -> str:
+def reached(calibration: Any, precision: float) -> str:
     """The share of queries that get an answer for a given precision, as text."""
     try:
-        return f"{known.cut_off(precision).threshold.answered:.0%} answered"
+        return f"{calibration.cut_off(precision).threshold.answered:.0%} answered"
     except LimnerError:
         return "out of reach"

@@ -47,10 +47,10 @@ def _broken(line: str, width: int) -> list[str]:
         return [line]
     if not line.strip("-─= "):
         return [line[:width]]
-    starts = [found.end() for found in re.finditer(r"^ *|(?<=\S) {2,}(?=\S)", line)]
+    starts = [match.end() for match in re.finditer(r"^ *|(?<=\S) {2,}(?=\S)", line)]
     indent = max(start for start in starts if start <= width // 2)
-    rest = re.sub(" {2,}", "  ", line[indent:])
-    broken = textwrap.wrap(rest, width - indent, break_long_words=False, break_on_hyphens=False) or [""]
+    remainder = re.sub(" {2,}", "  ", line[indent:])
+    broken = textwrap.wrap(remainder, width - indent, break_long_words=False, break_on_hyphens=False) or [""]
     return [line[:indent] + broken[0], *(" " * indent + each for each in broken[1:])]
 
 
@@ -90,7 +90,7 @@ def _cells(lines: Sequence[str]) -> Cells:
     longest = max(map(len, lines))
     padded = [line.ljust(longest) for line in lines]
     blank = "".join(" " if all(line[at] == " " for line in padded) else "x" for at in range(longest))
-    columns = [found.span() for found in re.finditer(r"x(?: ?x)*", blank)]
+    columns = [match.span() for match in re.finditer(r"x(?: ?x)*", blank)]
     return [[line[low:high].strip() for low, high in columns] for line in padded]
 
 

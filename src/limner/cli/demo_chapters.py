@@ -47,7 +47,7 @@ def silent(_: str) -> AbstractContextManager[Progress]:
     return nullcontext(SILENT)
 
 
-def story(out: str | Path, *, images: int = 1000, seed: int = 0, stage: Stage = silent) -> Iterator[Chapter]:
+def chapters(out: str | Path, *, images: int = 1000, seed: int = 0, stage: Stage = silent) -> Iterator[Chapter]:
     """Runs the demo section by section, and writes the files to `out`.
 
     Args:
@@ -61,8 +61,8 @@ def story(out: str | Path, *, images: int = 1000, seed: int = 0, stage: Stage = 
     with stage(f"composing {images:,} scenes"):
         world = limner.load("scenes", images=images, seed=seed)
     yield _world(world)
-    with stage("drawing the images") as told:
-        world = _drawn(world, told)
+    with stage("drawing the images") as step:
+        world = _drawn(world, step)
     unseen = world.test
     with one_thread_per_product():  # the matrices are small: further threads would mostly wait for each other
         reports = [_system(name, world, unseen, stage) for name in (BETTER, BASELINE)]
@@ -71,10 +71,10 @@ def story(out: str | Path, *, images: int = 1000, seed: int = 0, stage: Stage = 
     yield _hidden(reports[0])
     with stage("comparing the two systems"):
         compared = limner.compare(reports)
-    yield _sure(compared)
+    yield _significance(compared)
     with stage("writing the report"):
         _write(folder, reports, compared, unseen)
-    yield _where(folder, time.perf_counter() - began)
+    yield _next_steps(folder, time.perf_counter() - began)
 
 
 # --- the work ---------------------------------------------------------------------------------------------------
@@ -82,13 +82,13 @@ def story(out: str | Path, *, images: int = 1000, seed: int = 0, stage: Stage = 
 
 def _system(name: str, world: Collection, unseen: Collection, stage: Stage) -> Report:
     """Trains a system on the training split and evaluates it on images that it has not seen."""
-    with stage(f"training {name}") as told:
-        model: Any = limner.train(world, name, progress=told)
-    with stage(f"evaluating {name}") as told:
-        return limner.evaluate(model.scores(unseen, progress=told), unseen, name=name)
+    with stage(f"training {name}") as step:
+        model: Any = limner.train(world, name, progress=step)
+    with stage(f"evaluating {name}") as step:
+        return limner.evaluate(model.scores(unseen, progress=step), unseen, name=name)
 
 
-def _drawn(world: Collection, told: Progress) -> Collection:
+def _drawn(world: Collection, progress: Progress) -> Collection:
     """The collection with its images drawn once: both systems read them, and the report shows some.
 
     Images for development stay undrawn: neither system chooses settings on them.
@@ -97,7 +97,7 @@ def _drawn(world: Collection, told: Progress) -> Collection:
     needed = sorted(world.images.ids.find([*world.train.images.ids, *world.test.images.ids]).tolist())
     for done, row in enumerate(needed, start=1):
         pictures[row] = pictures[row]()
-        told(done, len(needed))
+        progress(done, len(needed))
     return replace(world, images=Items(world.images.ids, pictures, world.images.fields))
 
 
@@ -116,25 +116,25 @@ def _write(folder: Path, reports: Sequence[Report], compared: Comparison, collec
 def _world(world: Collection) -> Chapter:
     labelled, true = len(world.judgements), len(world.extra["complete"])
     data = {"images": len(world.images), "texts": len(world.texts), "labelled": labelled, "true": true}
-    meant = world.judged("complete", "t2i").counts
-    common = int(meant[:100].argmax())
+    image_counts = world.judged("complete", "t2i").counts
+    common = int(image_counts[:100].argmax())
     text = _wrapped(
         f"limner drew {data['images']:,} images and wrote {data['texts']:,} captions. The usual labels only tell "
         f'which caption was written for which image: {labelled:,} pairs. But "{world.texts.values[common]}" is true '
-        f"of {meant[common]:,} images, and limner knows what each caption means, so it knows all {true:,} true "
+        f"of {image_counts[common]:,} images, and limner knows what each caption means, so it knows all {true:,} true "
         f"pairs. The labels miss {1 - labelled / true:.0%} of them."
     )
     return Chapter("A data set in which all matches are known", text, data)
 
 
 def _systems(world: Collection) -> Chapter:
-    seen, unseen = world.train, world.test
-    data = {"systems": [BASELINE, BETTER], "trained on": len(seen.images), "measured on": len(unseen.images)}
+    train, unseen = world.train, world.test
+    data = {"systems": [BASELINE, BETTER], "trained on": len(train.images), "measured on": len(unseen.images)}
     text = (
         f"{BASELINE:<12}which colours are where in the image against the words of the\n"
         f"{'':<12}caption, mapped into one space in closed form\n"
         f"{BETTER:<12}the same with colours and the directions of edges\n"
-        f"Both are trained on {len(seen.images):,} images and evaluated on {len(unseen.images):,} others with\n"
+        f"Both are trained on {len(train.images):,} images and evaluated on {len(unseen.images):,} others with\n"
         f"{len(unseen.texts):,} captions."
     )
     return Chapter("Two simple systems", text, data)
@@ -143,21 +143,21 @@ def _systems(world: Collection) -> Chapter:
 def _numbers(reports: Sequence[Report], collection: Collection) -> Chapter:
     head = ("R@1, %", *((*(r.system for r in reversed(reports)), "by chance") * len(_LABELS)))
     rows, data = [head], {}
-    for direction, shown in _DIRECTIONS.items():
+    for direction, title in _DIRECTIONS.items():
         cells: list[str] = []
         for view in _LABELS:
             values = [_r1(r, direction, view) for r in reversed(reports)] + [_chance(collection, direction, view)]
             cells += [f"{100 * value:.1f}" for value in values]
             data[f"{view} {direction}"] = dict(zip((BASELINE, BETTER, "chance"), values, strict=True))
-        rows.append((shown, *cells))
+        rows.append((title, *cells))
     first, widths = len(_DIRECTIONS["t2i"]), [len(name) + 1 for name in head[1:]]
     across = sum(widths) // len(_LABELS)
-    above = " " * first + "".join(f"{label:^{across}}" for label in _LABELS.values())
+    header = " " * first + "".join(f"{label:^{across}}" for label in _LABELS.values())
     lines = [
         row[0].ljust(first) + "".join(cell.rjust(width) for cell, width in zip(row[1:], widths, strict=True))
         for row in rows
     ]
-    return Chapter("How often is the first answer right?", "\n".join([above.rstrip(), *lines]), data)
+    return Chapter("How often is the first answer right?", "\n".join([header.rstrip(), *lines]), data)
 
 
 def _hidden(report: Report) -> Chapter:
@@ -166,20 +166,22 @@ def _hidden(report: Report) -> Chapter:
     for direction in _DIRECTIONS:
         labelled, true = (_r1(report, direction, view) for view in ("pairs", "complete"))
         rescued[direction] = (true - labelled) / max(1 - labelled, 1e-12)
-    found = report.value("RP", direction="t2i", view="complete")
+    r_precision = report.value("RP", direction="t2i", view="complete")
     text = _wrapped(
         f"Of the first answers of {report.system} that the usual labels count as wrong, {rescued['i2t']:.0%} of the "
         f"captions and {rescued['t2i']:.0%} of the images are right. And the first answer is not everything: of all "
-        f"images that match a caption, the system ranks {found:.0%} within the top R, where R is their number "
+        f"images that match a caption, the system ranks {r_precision:.0%} within the top R, where R is their number "
         "(R-precision)."
     )
-    return Chapter("What one-to-five labels hide", text, {"wrong that are right": rescued, "RP t2i complete": found})
+    return Chapter(
+        "What one-to-five labels hide", text, {"wrong that are right": rescued, "RP t2i complete": r_precision}
+    )
 
 
-def _sure(compared: Comparison) -> Chapter:
+def _significance(compared: Comparison) -> Chapter:
     """Whether the difference is significant."""
     lines = [compared.line("R@1", direction=d, view="complete") for d in _DIRECTIONS]
-    told = [f"{_DIRECTIONS[n.direction]:<20}{_gain(n.differences[0])}" for n in lines]
+    differences = [f"{_DIRECTIONS[n.direction]:<20}{_gain(n.differences[0])}" for n in lines]
     tested = [n for n in compared.lines if n.differences]
     won = sum(bool(n.beaten(0, compared.level)) for n in tested)
     lost = sum(bool(n.beaten(1, compared.level)) for n in tested)
@@ -188,16 +190,16 @@ def _sure(compared: Comparison) -> Chapter:
         f"(p < {compared.level:g})."
     )
     data = {"better on": won, "worse on": lost, "measures": len(tested), "rows": compared.rows()}
-    return Chapter("Is the difference significant?", "\n".join(["R@1, every true pair", *told, verdict]), data)
+    return Chapter("Is the difference significant?", "\n".join(["R@1, every true pair", *differences, verdict]), data)
 
 
 def _gain(difference: Difference) -> str:
     span, p = difference.interval, difference.test.p_value
-    within = "" if span is None else f" [{100 * span.low:+.1f}, {100 * span.high:+.1f}]"
-    return f"{100 * difference.value:+.1f}{within}, p {'< 0.0001' if p < 0.0001 else f'= {p:.4f}'}"
+    interval = "" if span is None else f" [{100 * span.low:+.1f}, {100 * span.high:+.1f}]"
+    return f"{100 * difference.value:+.1f}{interval}, p {'< 0.0001' if p < 0.0001 else f'= {p:.4f}'}"
 
 
-def _where(folder: Path, seconds: float) -> Chapter:
+def _next_steps(folder: Path, seconds: float) -> Chapter:
     text = (
         f"Query by query: limner compare {folder / 'report.json'} {folder / 'baseline.json'}\n"
         "With your own embeddings, similarities, runs, or images and captions:\n"

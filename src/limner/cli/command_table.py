@@ -1,4 +1,4 @@
-"""The commands of `limner`, found by their file names. Only the command that runs is imported and built."""
+"""The commands of `limner`, by their file names. Only the command that runs is imported and built."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GROUPS = {
 """The commands in the order of the help, by group. Commands that are not listed follow in alphabetical order."""
 ORDER = tuple(name for names in GROUPS.values() for name in names)
 
-Found = Mapping[str, Callable[..., object] | typer.Typer]
+CommandTable = Mapping[str, Callable[..., object] | typer.Typer]
 
 
 class Commands(Mapping[str, Any]):
@@ -52,8 +52,8 @@ class Commands(Mapping[str, Any]):
 def _built(name: str) -> object:
     """The command for the parser; KeyError if there is no command of this name."""
     file = name.replace("-", "_")
-    found = _in_file(file) if file in _files() else {}
-    command = found[name] if name in found else _all()[name]
+    own_commands = _in_file(file) if file in _files() else {}
+    command = own_commands[name] if name in own_commands else _all()[name]
     group = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=False)
     group.callback()(lambda: None)
     if isinstance(command, typer.Typer):
@@ -90,8 +90,10 @@ def laid_out(text: str, width: int = 78) -> str:
       $ limner encode scenes --side texts \
           -o texts.npz
     """
-    first, *others = inspect.cleandoc(text).split("\n\n")
-    return "\n\n".join([first, *(("\n" if n == 0 else "") + _paragraph(each, width) for n, each in enumerate(others))])
+    first, *paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(
+        [first, *(("\n" if n == 0 else "") + _paragraph(each, width) for n, each in enumerate(paragraphs))]
+    )
 
 
 @cache
@@ -100,15 +102,15 @@ def _files() -> tuple[str, ...]:
 
 
 @cache
-def _in_file(file: str) -> Found:
+def _in_file(file: str) -> CommandTable:
     module = import_module(f"{commands.__name__}.{file}")
-    own = getattr(module, "app", getattr(module, file, None))
-    found: Found = getattr(module, "COMMANDS", {file: own} if own is not None else {})
-    return found
+    command = getattr(module, "app", getattr(module, file, None))
+    file_commands: CommandTable = getattr(module, "COMMANDS", {file: command} if command is not None else {})
+    return file_commands
 
 
 @cache
-def _all() -> Found:
+def _all() -> CommandTable:
     return {name: command for file in _files() for name, command in _in_file(file).items()}
 
 
