@@ -94,7 +94,7 @@ def first_part_judged(proposer: Scores, logits: np.ndarray) -> Any:
     from limner.match import cascade
 
     numbers = {"queries": list(range(logits.shape[0])), "candidates": list(range(logits.shape[1]))}
-    return cascade(proposer, Known(logits, "known"), depth=SHARE, rest=True, **numbers)
+    return cascade(proposer, Known(logits, "known"), depth=SHARE, keep_rest=True, **numbers)
 
 
 def untrained(work: Work, seeds: int) -> dict[str, list[str]]:

@@ -182,7 +182,7 @@ def test_an_index_answers_what_matches_and_nothing_else(searched):
     noise = np.random.default_rng(5).standard_normal((20, 24))
     no_answers = search_sure(items_index, noise, k=5, precision=0.9)
     assert sum(bool(no_answers[query]) for query in no_answers.queries.ids) <= 2
-    assert "nothing here matches" in str(no_answers) and "at least 90%" in no_answers.how
+    assert "nothing here matches" in str(no_answers) and "at least 90%" in no_answers.summary
     assert no_answers.as_dict()["cut_off"]["precision"] == 0.9 and "Nothing here matches" in no_answers.html()
 
 

@@ -58,7 +58,7 @@ def test_order_and_ties_equal_a_slow_loop(world, depth, places):
 
 def test_the_rest_follows_in_the_proposers_order(world):
     proposer, queries, candidates = world
-    ranking = cascade(proposer, Coarse(), queries=queries, candidates=candidates, depth=6, rest=True)
+    ranking = cascade(proposer, Coarse(), queries=queries, candidates=candidates, depth=6, keep_rest=True)
     ranked, head = proposer.ranking(), slow(proposer, Coarse(), 6)
     assert all(ranking[q] == head[q] + ranked[q][6:] for q in queries)
     assert not ranking.truncated and np.isneginf(ranking.scores[:, 6:]).all()

@@ -105,7 +105,7 @@ def test_hybrid_is_reciprocal_rank_fusion_of_both_lists(photos, query):
     assert [hit.id for hit in hits["0"]] == slow_fusion(photos, query, [True] * 6)
     filtered = search_words(photos, query, 6, where=["colour=red"])
     assert [hit.id for hit in filtered["0"]] == slow_fusion(photos, query, [c == "red" for c in COLOURS])
-    assert hits.how.startswith("6 images searched by words and vectors, fused by reciprocal rank, exact")
+    assert hits.summary.startswith("6 images searched by words and vectors, fused by reciprocal rank, exact")
 
 
 def test_hits_say_which_words_matched_and_where(photos):
@@ -120,7 +120,7 @@ def test_a_minus_term_removes_what_has_it_in_its_captions(photos):
     for by in ("vectors", "words", "hybrid"):
         hits = search_words(photos, "dog -beach", 6, by=by)
         assert not {"i0", "i5"} & {hit.id for hit in hits["0"]}
-        assert "without “beach”: images whose own captions have it are removed" in hits.how
+        assert "without “beach”: images whose own captions have it are removed" in hits.summary
     assert "i0" in {hit.id for hit in search_words(photos, "dog -beach", 6, literal=True)["0"]}
     phrase = search_words(photos, 'dog -"dog cat"', 6)["0"]
     assert "i3" not in {hit.id for hit in phrase} and "i0" in {hit.id for hit in phrase}
@@ -130,11 +130,11 @@ def test_without_captions_the_direction_of_a_minus_term_is_removed_from_the_quer
     rng = np.random.default_rng(1)
     vector_index = index(tmp_path / "i", Embeddings([f"i{n}" for n in range(9)], rng.random((9, 26))), system=Letters())
     hits = search_words(vector_index, "dog -beach", 9, by="vectors")
-    query, minus = (vector_index.asked([text])[1].matrix[0].astype(float) for text in ("dog", "beach"))
+    query, minus = (vector_index.read_queries([text])[1].matrix[0].astype(float) for text in ("dog", "beach"))
     left = query - (query @ minus) / (minus @ minus) * minus
     scores = vector_index.scores(np.eye(26)).matrix().T @ (left / np.linalg.norm(left))
     assert [hit.id for hit in hits["0"]] == [f"i{n}" for n in np.argsort(-scores)]
-    assert "its direction is removed from the query vector; items that show it can still be found" in hits.how
+    assert "its direction is removed from the query vector; items that show it can still be found" in hits.summary
     with pytest.raises(LimnerError, match="these items have no texts in the index"):
         search_words(vector_index, "dog")
 

@@ -31,7 +31,7 @@ from standing import DEVICE, standing
 
 from limner import Embeddings, Judgements, LimnerError, Scores
 from limner.evaluation.placements import NEVER, RankOptions, RankRequest, place
-from limner.match._edge_lists import Edges, Market, Wanted, _Cells, _Rows
+from limner.match._edge_lists import EdgeRequest, Edges, Market, _Cells, _Rows
 from limner.scores import VectorScores, exact_products, parallel_blocks
 from limner.scores.base import Best
 from limner.scores.device import TorchScores
@@ -220,7 +220,7 @@ def same_edges(data):
         return
     size = float(np.abs(case.scores.block(0, min(n, 256))).max())
     prices = [size * case.rng.standard_normal(m), np.round(case.rng.random(m), 1) * size, np.zeros(m)]
-    requests = [Wanted(each, np.where(case.rng.random(n) < 0.2, np.inf, -4 * size)) for each in prices]
+    requests = [EdgeRequest(each, np.where(case.rng.random(n) < 0.2, np.inf, -4 * size)) for each in prices]
     cells = np.unique(case.rng.integers(0, n * m, 3 * n))
     starts = np.searchsorted(cells // m, np.arange(n + 1))
     hidden = Edges(starts, (cells % m).astype(np.int32), np.zeros(len(cells), np.float32))
@@ -291,11 +291,11 @@ def test_the_filter_answers_for_an_assignment_and_leaves_closed_items_to_float32
     scores = Scores.from_embeddings(rng.standard_normal((256, 64)), rng.standard_normal((5000, 64)))
     products, prices = Filter(scores, form).products(0, 256), rng.random(5000) / 10
     none, floors = _Cells(np.zeros(0, np.int32), np.zeros(0, np.int32)), np.full(256, -np.inf)
-    edges = _Rows([Wanted(prices, floors)], 5, none).from_products(products)
+    edges = _Rows([EdgeRequest(prices, floors)], 5, none).from_products(products)
     assert edges is not None
     assert np.array_equal(edges[0].items[:, 0], np.argmax(scores.matrix() - prices, axis=1))
     prices[3] = np.inf
-    assert _Rows([Wanted(prices, floors)], 5, none).from_products(products) is None
+    assert _Rows([EdgeRequest(prices, floors)], 5, none).from_products(products) is None
 
 
 @pytest.mark.parametrize("calls", [0.0, np.inf])

@@ -129,7 +129,7 @@ def test_a_scan_at_the_edge_of_the_bound_never_gives_a_wrong_list(monkeypatch):
     assert proven > 10
     assert wrong == 0
     monkeypatch.setattr(exact_search, "_outside", lambda distance, dim: 1 - distance)
-    monkeypatch.setattr(exact_search, "_asked", lambda store, vector, limit: _head_of(store, vector))
+    monkeypatch.setattr(exact_search, "_nearest_table", lambda store, vector, limit: _head_of(store, vector))
     assert _against_the_grid()[1] > 0  # without the bound it does
 
 

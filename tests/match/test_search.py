@@ -75,7 +75,7 @@ def test_any_cut_into_blocks_gives_the_lists_of_the_whole(case):
     expected = Scores.from_embeddings(embeddings, Embeddings(range(len(rows)), rows), similarity="dot").top(k)
     blocks = [rows[low : low + cut] for low in range(0, len(rows), cut)]
     for few_queries in (True, False):
-        chosen = exact_search._few if few_queries else exact_search._many
+        chosen = exact_search._few_queries if few_queries else exact_search._many_queries
         numbered = zip(range(0, len(rows), cut), blocks, strict=True)
         places, scores = chosen(embeddings, numbered, min(k, len(rows)))
         assert places.tolist() == expected.indices.tolist()
@@ -86,8 +86,10 @@ def test_a_store_of_equals_is_searched_in_bounded_memory(monkeypatch):
     """All rows equal: everything could be among the best, and the grid has to decide again and again."""
     monkeypatch.setattr(exact_search, "HELD", 100)
     counts = []
-    decide = exact_search._Held.decide
-    monkeypatch.setattr(exact_search._Held, "decide", lambda self, q: (counts.append(self.count), decide(self, q))[1])
+    decide = exact_search._Candidates.decide
+    monkeypatch.setattr(
+        exact_search._Candidates, "decide", lambda self, q: (counts.append(self.count), decide(self, q))[1]
+    )
     rows = np.ones((1000, 5), dtype=np.float32)
     places, _ = exact_search.top(some(3, 5), (rows[low : low + 50] for low in range(0, 1000, 50)), 4, rows=1000)
     assert places.tolist() == [[0, 1, 2, 3]] * 3
@@ -102,7 +104,7 @@ def test_fast_products_alone_would_not_do():
     query = Embeddings(["q"], base[None])
     expected = Scores.from_embeddings(query, Embeddings(range(4000), rows), similarity="dot").top(20)
     blocks = ((low, rows[low : low + 640]) for low in range(0, 4000, 640))
-    places, scores = exact_search._few(query, blocks, 20)
+    places, scores = exact_search._few_queries(query, blocks, 20)
     assert places.tolist() == expected.indices.tolist()
     assert np.array_equal(scores, expected.scores)
 
@@ -330,7 +332,7 @@ def test_a_recall_that_was_not_measured_again_is_not_shown(tmp_path):
     vector_index.add(Embeddings(["a"], unlike(1, 1)), measure=False)
     for opened in (vector_index, open_index(tmp_path / "i")):
         hits = opened.search(query, exact=False)
-        assert hits.recall is None and not hits.exact and "approximate, recall not measured" in hits.how
+        assert hits.recall is None and not hits.exact and "approximate, recall not measured" in hits.summary
         assert hits.as_dict()["exact"] is False and hits.as_dict()["recall"] is None
     vector_index.recall()
     assert vector_index.search(query, exact=False).recall is not None
@@ -339,7 +341,7 @@ def test_a_recall_that_was_not_measured_again_is_not_shown(tmp_path):
     assert vector_index.search(query, exact=False).recall is None
     vector_index.delete([str(n) for n in range(500)], measure=False)
     vector_index.compact()  # too few rows are left for an approximate index
-    assert vector_index.search(query).exact and "exact" in vector_index.search(query).how
+    assert vector_index.search(query).exact and "exact" in vector_index.search(query).summary
     with pytest.raises(LimnerError, match="there is no approximate index"):
         vector_index.search(query, exact=False)
 

@@ -95,7 +95,7 @@ def test_the_hits_are_those_of_scores_ties_and_bits_included(stored, memory, cou
     copies = VectorSets.of({f"c{n}": items.part(n, n + 1).vectors.matrix for n in range(3)})
     hits = open_index(folder, memory=memory).search(queries, 11)
     assert same_hits(hits, expected(queries, items, 11))
-    assert hits.how == "400 items searched, exact" and hits.ranking.n_candidates == 400 and hits.recall is None
+    assert hits.summary == "400 items searched, exact" and hits.ranking.n_candidates == 400 and hits.recall is None
     assert same_hits(open_index(folder, memory=memory).search(copies, 400), expected(copies, items, 400))
 
 
@@ -385,7 +385,7 @@ def test_existing_ids_are_refused_replaced_or_skipped(tmp_path):
     assert vector_index.add(mixed, existing="skip") == 1
     assert list(vector_index.ids) == [f"i{n}" for n in range(5)] + ["new"]
     assert vector_index.add(mixed.part(0, 1), existing="replace") == 1 and len(vector_index) == 6
-    left = sets.whole(vector_index.store)
+    left = sets.all_sets(vector_index.store)
     assert left.subset(["i0", "new"]).counts.tolist() == [3, 2]
     assert left.subset(["i0"]).vectors.matrix.tolist() == [[9.0] * 6] * 3
     queries = some(3, seed=1, prefix="q")
@@ -515,7 +515,7 @@ def test_a_killed_writer_loses_nothing_that_was_acknowledged_and_leaves_nothing_
                 heard.append(receiver.recv())
             except EOFError:
                 break
-        stored_sets = sets.whole(open_index(tmp_path / "i").store)
+        stored_sets = sets.all_sets(open_index(tmp_path / "i").store)
         prefixes = {key.rsplit("-", 1)[0] for key in stored_sets.ids}
         assert set(heard) <= prefixes and len(stored_sets) == 50 * len(prefixes)
         for prefix in prefixes:
@@ -556,7 +556,7 @@ def test_a_system_with_several_vectors_is_evaluated_as_an_object_and_from_an_ind
     assert np.array_equal(opened.scores.matrix(), right.matrix())
     vector_index = index(tmp_path / "i", sides[1], world.images, system=system)
     assert vector_index.about.similarity == "dot"  # as the system says
-    scores = sets.scores_of_items(vector_index.store, world.images.ids, vector_index.asked(world.texts)[1])
+    scores = sets.scores_of_items(vector_index.store, world.images.ids, vector_index.read_queries(world.texts)[1])
     assert list(scores.queries) == list(world.images.ids)
     assert np.array_equal(scores.matrix(), right.matrix())
 

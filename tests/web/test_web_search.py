@@ -37,7 +37,12 @@ def indexed(tmp_path_factory, model):
     for name, items in (("photos", world.images), ("captions", world.texts)):
         made = model.encode_images(items) if name == "photos" else model.encode_texts(items)
         limner.search.index(
-            folder / f"{name}.index", made, items, system=model, system_name=str(folder / "model"), made_by="colours"
+            folder / f"{name}.index",
+            made,
+            items,
+            system=model,
+            system_name=str(folder / "model"),
+            model_label="colours",
         )
     paths = [str(folder / f"{name}.index") for name in ("photos", "captions")]
     app = make_app([], systems=(), store=folder / "answers.db", indexes=paths)

@@ -47,10 +47,10 @@ class LogSums:
     seen: Array
 
     @property
-    def whole(self) -> FloatArray:
+    def log_total(self) -> FloatArray:
         """The logarithm of the sum over all queries, -inf for an empty sum."""
-        others = self.rest * np.exp(self.beta * (self.second - _finite(self.highest)))
-        return np.asarray(self.beta * self.highest + np.log1p(others))
+        tail = self.rest * np.exp(self.beta * (self.second - _finite(self.highest)))
+        return np.asarray(self.beta * self.highest + np.log1p(tail))
 
     @property
     def without_owner(self) -> FloatArray:
@@ -69,8 +69,8 @@ def neutral(values: FloatArray) -> FloatArray:
     >>> neutral(np.array([1.0, -np.inf, 3.0])).tolist()
     [1.0, 2.0, 3.0]
     """
-    known = values > -np.inf
-    return np.where(known, values, values[known].mean() if known.any() else 0.0)
+    finite = values > -np.inf
+    return np.where(finite, values, values[finite].mean() if finite.any() else 0.0)
 
 
 def loops(block: object) -> ModuleType:
@@ -88,31 +88,31 @@ def best(bank: Scores, k: int, *, limit: Limit, progress: Progress = SILENT) -> 
     """The k highest scores of every candidate over the bank: (k, candidates), highest first."""
     k = min(k, bank.shape[0])
     by_columns = None if limit.reach else getattr(bank, "best_of_columns", None)
-    found: Block | None = by_columns and by_columns(k, progress=progress)
-    if found is not None:
-        return found
-    held = bank.fold(partial(_add_best, k, limit), _merge_best, progress=progress)
-    return on_host(held)
+    best_scores: Block | None = by_columns and by_columns(k, progress=progress)
+    if best_scores is not None:
+        return best_scores
+    state = bank.fold(partial(_add_best, k, limit), _merge_best, progress=progress)
+    return on_host(state)
 
 
-def _add_best(k: int, limit: Limit, held: Block | None, start: int, block: Block) -> Block:
+def _add_best(k: int, limit: Limit, state: Block | None, start: int, block: Block) -> Block:
     limit(block, start)
-    here = loops(block)
-    return here.keep_best(block, here.lowest(k, block) if held is None else held)  # type: ignore[no-any-return]
+    kernels = loops(block)
+    return kernels.keep_best(block, kernels.lowest(k, block) if state is None else state)  # type: ignore[no-any-return]
 
 
-def _merge_best(held: Block, other: Block) -> Block:
+def _merge_best(state: Block, later: Block) -> Block:
     # Data from another process may be read-only; torch's loop does not write to it.
-    merged = held.copy() if isinstance(held, np.ndarray) else held
-    return loops(merged).keep_best(other, merged)  # type: ignore[no-any-return]
+    merged = state.copy() if isinstance(state, np.ndarray) else state
+    return loops(merged).keep_best(later, merged)  # type: ignore[no-any-return]
 
 
 def mean_of_best(bank: Scores, k: int, *, limit: Limit, progress: Progress = SILENT) -> FloatArray:
     """The mean of the k highest scores of every candidate over the bank; of all its scores if there are fewer."""
-    held = best(bank, k, limit=limit, progress=progress).astype(np.float64)
-    there = held > -np.inf
-    count = there.sum(axis=0)
-    means = np.where(there, held, 0.0).sum(axis=0) / np.maximum(count, 1)
+    best_scores = best(bank, k, limit=limit, progress=progress).astype(np.float64)
+    finite = best_scores > -np.inf
+    count = finite.sum(axis=0)
+    means = np.where(finite, best_scores, 0.0).sum(axis=0) / np.maximum(count, 1)
     return neutral(np.where(count > 0, means, -np.inf))
 
 
@@ -122,15 +122,17 @@ def means(bank: Scores, *, limit: Limit, progress: Progress = SILENT) -> FloatAr
     return neutral(np.where(count > 0, total / np.maximum(count, 1), -np.inf))
 
 
-def _totals(limit: Limit, held: None, start: int, block: Block) -> tuple[FloatArray, IntArray]:
+def _totals(limit: Limit, state: None, start: int, block: Block) -> tuple[FloatArray, IntArray]:
     limit(block, start)
     rows = on_host(block).astype(np.float64)
-    there = rows > -np.inf
-    return np.where(there, rows, 0.0).sum(axis=0), there.sum(axis=0)
+    finite = rows > -np.inf
+    return np.where(finite, rows, 0.0).sum(axis=0), finite.sum(axis=0)
 
 
-def _merge_totals(held: tuple[FloatArray, IntArray], other: tuple[FloatArray, IntArray]) -> tuple[FloatArray, IntArray]:
-    return held[0] + other[0], held[1] + other[1]
+def _merge_totals(
+    earlier: tuple[FloatArray, IntArray], later: tuple[FloatArray, IntArray]
+) -> tuple[FloatArray, IntArray]:
+    return earlier[0] + later[0], earlier[1] + later[1]
 
 
 def log_sums(
@@ -139,7 +141,7 @@ def log_sums(
     *,
     limit: Limit,
     shift: FloatArray | None = None,
-    seen: IntArray = NO_PLACES,
+    stored_columns: IntArray = NO_PLACES,
     progress: Progress = SILENT,
 ) -> LogSums:
     """`LogSums` of every candidate over the bank.
@@ -150,25 +152,30 @@ def log_sums(
         limit: The check that refuses invalid scores.
         shift: A number per candidate; it is added to each row, which is then normalised to sum 1 (one round of
             Sinkhorn).
-        seen: Candidates whose scores are stored, to recognise queries of the bank.
+        stored_columns: Candidates whose scores are stored, to recognise queries of the bank.
         progress: Called as blocks are finished.
     """
     scale = 1.0 if shift is not None else beta
-    add = partial(_sums_of_block, beta, limit, shift, seen)
+    add = partial(_sums_of_block, beta, limit, shift, stored_columns)
     return LogSums(scale, *bank.fold(add, partial(_merge_sums, scale), steady=True, progress=progress))
 
 
 def _sums_of_block(
-    beta: float, limit: Limit, shift: FloatArray | None, seen: IntArray, held: None, start: int, block: Block
+    beta: float, limit: Limit, shift: FloatArray | None, stored_columns: IntArray, state: None, start: int, block: Block
 ) -> Sums:
     limit(block, start)
-    kept = on_host(block[:, seen])  # indexing columns makes a copy
+    stored = on_host(block[:, stored_columns])  # indexing columns makes a copy
     if shift is not None:
         block, beta = normalised_rows(block, beta, shift), 1.0
     width = block.shape[1]
-    highest, owner, second, rest = np.empty(width), np.empty(width, dtype=np.int32), np.empty(width), np.empty(width)
-    loops(block).add_columns(block, number_type(block).type(beta), highest, owner, second, rest)
-    return highest, owner + np.int32(start), second, rest, kept
+    highest, owner, second, tail_sum = (
+        np.empty(width),
+        np.empty(width, dtype=np.int32),
+        np.empty(width),
+        np.empty(width),
+    )
+    loops(block).add_columns(block, number_type(block).type(beta), highest, owner, second, tail_sum)
+    return highest, owner + np.int32(start), second, tail_sum, stored
 
 
 def _merge_sums(scale: float, earlier: Sums, later: Sums) -> Sums:
@@ -177,10 +184,10 @@ def _merge_sums(scale: float, earlier: Sums, later: Sums) -> Sums:
     top, beaten = np.where(new, later[0], earlier[0]), np.where(new, earlier[0], later[0])
     second = np.maximum(np.maximum(earlier[2], later[2]), beaten)
     base = _finite(second)
-    rest = np.exp(scale * (beaten - base))
+    tail_sum = np.exp(scale * (beaten - base))
     for _, _, their_second, their_rest, _ in (earlier, later):
-        rest += their_rest * np.exp(scale * (their_second - base))
-    return top, np.where(new, later[1], earlier[1]), second, rest, np.concatenate([earlier[4], later[4]])
+        tail_sum += their_rest * np.exp(scale * (their_second - base))
+    return top, np.where(new, later[1], earlier[1]), second, tail_sum, np.concatenate([earlier[4], later[4]])
 
 
 def normalised_rows(block: Block, beta: float, shift: FloatArray) -> Block:
@@ -201,8 +208,8 @@ def row_log_sums(block: Block, beta: float) -> FloatArray:
 def shifted(block: Block, scale: float, columns: FloatArray, rows: FloatArray | None = None) -> Block:
     """scale s(i, t) - columns(t) - rows(i), in place."""
     kind = number_type(block)
-    own = np.zeros(len(block)) if rows is None else rows
-    loops(block).shift(block, kind.type(scale), *split(columns, scale, kind), *split(own, scale, kind))
+    row_values = np.zeros(len(block)) if rows is None else rows
+    loops(block).shift(block, kind.type(scale), *split(columns, scale, kind), *split(row_values, scale, kind))
     return block
 
 

@@ -96,10 +96,10 @@ def _minus_log_of_rest(y):  # type: ignore[no-untyped-def]
 @_jit
 def _any_above(row, bounds, low, high):  # type: ignore[no-untyped-def]
     """Whether any value of a segment is above its bound; unsigned indices let the loop vectorise."""
-    found = np.uint32(0)
+    exceeds = np.uint32(0)
     for i in range(np.uint64(low), np.uint64(high)):
-        found = np.uint32(found | np.uint32(row[i] > bounds[i]))
-    return found > 0
+        exceeds = np.uint32(exceeds | np.uint32(row[i] > bounds[i]))
+    return exceeds > 0
 
 
 @_jit
@@ -119,14 +119,14 @@ def lowest(k, block):  # type: ignore[no-untyped-def]
 @_jit
 def keep_best(block, best):  # type: ignore[no-untyped-def]
     """Updates the k best of every column with a block; `best` is (k, columns), highest first."""
-    least = best[best.shape[0] - 1]
+    lowest = best[best.shape[0] - 1]
     for r in range(block.shape[0]):
         row = block[r]
         for low in range(0, row.shape[0], PIECE):
             high = min(low + PIECE, row.shape[0])
-            if _any_above(row, least, low, high):
+            if _any_above(row, lowest, low, high):
                 for c in range(low, high):
-                    if row[c] > least[c]:
+                    if row[c] > lowest[c]:
                         _insert(row[c], best, c)
     return best
 
@@ -149,27 +149,27 @@ def _add_exp(row, beta, base, part):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _add_strip(block, low, high, beta, top, second, owner, rest):  # type: ignore[no-untyped-def]
+def _add_strip(block, low, high, beta, top, second, owner, tail_sum):  # type: ignore[no-untyped-def]
     """Sums over all rows except the owner's, whose cell is masked during the sum."""
     base = np.empty(high - low, block.dtype)
     for c in range(high - low):
         block[owner[c], low + c] = -np.inf
         base[c] = second[c] if second[c] > -np.inf else 0.0
-        rest[c] = 0.0
+        tail_sum[c] = 0.0
     part = np.empty(high - low, block.dtype)  # eight rows in float32, then in float64: fast and precise
     for r in range(0, block.shape[0], 8):
         part[:] = 0
-        for here in range(r, min(r + 8, block.shape[0])):
-            _add_exp(block[here][low:high], beta, base, part)
+        for row_number in range(r, min(r + 8, block.shape[0])):
+            _add_exp(block[row_number][low:high], beta, base, part)
         for c in range(high - low):
-            rest[c] += part[c]
+            tail_sum[c] += part[c]
     for c in range(high - low):
         block[owner[c], low + c] = top[c]
-        rest[c] = rest[c] if second[c] > -np.inf else 0.0  # about 0
+        tail_sum[c] = tail_sum[c] if second[c] > -np.inf else 0.0  # about 0
 
 
 @_jit
-def add_columns(block, beta, highest, owner, second, rest):  # type: ignore[no-untyped-def]
+def add_columns(block, beta, highest, owner, second, tail_sum):  # type: ignore[no-untyped-def]
     """For every column: the highest value, its row, the highest of the other rows, and their sum relative to it.
 
     The sum is that of exp(beta (value - second)) over all rows except the owner's: at least 1, or 0 if all of them are
@@ -178,11 +178,11 @@ def add_columns(block, beta, highest, owner, second, rest):  # type: ignore[no-u
     for low in range(0, block.shape[1], STRIP):
         high = min(low + STRIP, block.shape[1])
         top, next_best = np.full(high - low, -np.inf, block.dtype), np.full(high - low, -np.inf, block.dtype)
-        whose = owner[low:high]
-        whose[:] = 0
+        owners = owner[low:high]
+        owners[:] = 0
         for r in range(block.shape[0]):
-            _raise(block[r][low:high], np.int32(r), top, next_best, whose)
-        _add_strip(block, low, high, beta, top, next_best, whose, rest[low:high])
+            _raise(block[r][low:high], np.int32(r), top, next_best, owners)
+        _add_strip(block, low, high, beta, top, next_best, owners, tail_sum[low:high])
         for c in range(high - low):
             highest[low + c], second[low + c] = top[c], next_best[c]
 
@@ -225,14 +225,14 @@ def add_rows(block, beta, sums):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def tops(block, high, found):  # type: ignore[no-untyped-def]
+def tops(block, high, highest):  # type: ignore[no-untyped-def]
     """The highest s(i, t) - high(t) of every row; 0 for a row that is all -inf."""
     for r in range(block.shape[0]):
         row, top = block[r], block[r, 0] - high[0]
         for c in range(row.shape[0]):
             value = row[c] - high[c]
             top = value if value > top else top
-        found[r] = top if top > -np.inf else 0.0
+        highest[r] = top if top > -np.inf else 0.0
 
 
 @_jit
@@ -256,7 +256,7 @@ def _share_row(row, beta, high, low, half):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def share_of_others(block, beta, high, low, without_owner, owned_by, mine):  # type: ignore[no-untyped-def]
+def share_of_others(block, beta, high, low, without_owner, owned_by, in_bank):  # type: ignore[no-untyped-def]
     """In place: beta s(i, t) - log sum over the bank, without query i itself, of exp(beta s(j, t)).
 
     With y = exp(beta s) / whole sum, the sum of the others is whole (1 - y). y is at most 1/2, except for the query
@@ -269,7 +269,7 @@ def share_of_others(block, beta, high, low, without_owner, owned_by, mine):  # t
         low: The rounding error of the logarithm.
         without_owner: log of the sum without the highest term, in float64.
         owned_by: For every column, the row of the block with the highest term, or -1 if it is not in the block.
-        mine: For every row, whether it belongs to the bank, so that its own term must be removed.
+        in_bank: For every row, whether it belongs to the bank, so that its own term must be removed.
     """
     width, owned = block.shape[1], np.zeros(block.shape[1])
     half, zero = np.full(1, -math.log(2), block.dtype)[0], beta - beta
@@ -277,7 +277,7 @@ def share_of_others(block, beta, high, low, without_owner, owned_by, mine):  # t
         if owned_by[c] >= 0:
             owned[c] = np.float64(beta) * block[owned_by[c], c] - without_owner[c]
     for r in range(block.shape[0]):
-        if mine[r]:
+        if in_bank[r]:
             _share_row(block[r], beta, high, low, half)
         else:
             _shift_row(block[r], beta, high, low, zero, zero)
@@ -296,12 +296,12 @@ def subtract_neighbourhoods(block, high, low, k):  # type: ignore[no-untyped-def
     two, halves = np.full(1, 2, block.dtype)[0], np.zeros(2, block.dtype)
     for r in range(block.shape[0]):
         best(block[r : r + 1], indices, scores)
-        own, count = 0.0, 0
+        neighbourhood, count = 0.0, 0
         for i in range(k):
             if scores[0, i] > -np.inf:
-                own += scores[0, i]
+                neighbourhood += scores[0, i]
                 count += 1
-        own /= max(count, 1)
-        halves[0] = own / 2  # in the precision of the block
-        halves[1] = own - 2 * np.float64(halves[0])
+        neighbourhood /= max(count, 1)
+        halves[0] = neighbourhood / 2  # in the precision of the block
+        halves[1] = neighbourhood - 2 * np.float64(halves[0])
         _shift_row(block[r], two, high, low, halves[0], halves[1])

@@ -22,14 +22,14 @@ def solve(costs: FloatArray) -> tuple[IntArray, IntArray]:
         low, high = float(costs[finite].min()), float(costs[finite].max())
         dear = cost_of_none(low, high, min(costs.shape))
         rows, columns = _solved(np.where(finite, costs - low, dear))
-        kept = finite[rows, columns]
-        return rows[kept], columns[kept]
+        allowed = finite[rows, columns]
+        return rows[allowed], columns[allowed]
 
 
 def cost_of_none(low: float, high: float, n: int) -> float:
     """The cost of leaving a row unassigned: higher than any gain, so that as few rows as possible are unassigned."""
-    more = max(1.0, 2.0**-20 * max(abs(low), abs(high)))  # adding 1 to large scores would be lost to rounding
-    dear = (high - low + more) * (n + 1)
+    margin = max(1.0, 2.0**-20 * max(abs(low), abs(high)))  # adding 1 to large scores would be lost to rounding
+    dear = (high - low + margin) * (n + 1)
     if not dear + abs(low) < np.inf:
         raise LimnerError(
             f"bijective: scores from {low:g} to {high:g} are too far apart to decide which queries stay "

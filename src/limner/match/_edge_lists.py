@@ -40,28 +40,28 @@ class Edges:
     def __len__(self) -> int:
         return len(self.items)
 
-    def without(self, taken: Sequence[IntArray]) -> Edges:
+    def without_items(self, assigned: Sequence[IntArray]) -> Edges:
         """All edges except those taken in earlier rounds: one array per round, with an item per bidder or -1."""
-        if not taken:
+        if not assigned:
             return self
         bidders = self.bidders
         keep = np.ones(len(self), dtype=bool)
-        for items in taken:
+        for items in assigned:
             keep &= self.items != items[bidders]
         indptr = np.concatenate([[0], np.cumsum(keep)])[self.indptr]
         return Edges(indptr, self.items[keep], self.worths[keep])
 
-    def with_more(self, bidders: Array, items: Array, worths: Array) -> Edges:
+    def with_edges(self, bidders: Array, items: Array, worths: Array) -> Edges:
         """Adds edges that are not among these; repeated ones are added once."""
         _, first = np.unique(bidders.astype(np.int64) * (int(items.max(initial=0)) + 1) + items, return_index=True)
         at = self.indptr[bidders[first] + 1]
-        more = np.concatenate([[0], np.cumsum(np.bincount(bidders[first], minlength=len(self.indptr) - 1))])
+        added = np.concatenate([[0], np.cumsum(np.bincount(bidders[first], minlength=len(self.indptr) - 1))])
         longer = np.insert(self.items, at, items[first]), np.insert(self.worths, at, worths[first])
-        return Edges(self.indptr + more, *longer)
+        return Edges(self.indptr + added, *longer)
 
 
 @dataclass(frozen=True, eq=False)
-class Wanted:
+class EdgeRequest:
     """Which edges to look for: those with score minus price above the bidder's floor.
 
     Args:
@@ -74,7 +74,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class BestEdges:
     """The best edges found: (bidders, k) items, with -1 for none; scores; scores minus prices."""
 
     items: Array
@@ -84,9 +84,9 @@ class Found:
     @property
     def flat(self) -> tuple[Array, Array, Array]:
         """Bidders, items and scores of the edges, in bidder order."""
-        there = self.items >= 0
-        bidders = np.repeat(np.arange(len(there), dtype=np.int32), there.sum(axis=1))
-        return bidders, self.items[there], self.worths[there]
+        listed = self.items >= 0
+        bidders = np.repeat(np.arange(len(listed), dtype=np.int32), listed.sum(axis=1))
+        return bidders, self.items[listed], self.worths[listed]
 
     @property
     def edges(self) -> Edges:
@@ -112,31 +112,31 @@ class Market:
         n, m = self.scores.shape
         return (n, m) if self.by_rows else (m, n)
 
-    def best(self, k: int, *, progress: Progress = SILENT) -> Found:
+    def best(self, k: int, *, progress: Progress = SILENT) -> BestEdges:
         """The k best edges of every bidder, ignoring prices."""
         if not self.by_rows:
-            return self.find([Wanted(np.zeros(self.shape[1]), np.full(self.shape[0], -np.inf))], k, progress=progress)[
-                0
-            ]
+            return self.find(
+                [EdgeRequest(np.zeros(self.shape[1]), np.full(self.shape[0], -np.inf))], k, progress=progress
+            )[0]
         top = self.scores.top(min(k, self.shape[1]), progress=progress)
         worths = np.asarray(top.scores)
-        return Found(np.where(np.isneginf(worths), -1, top.indices), np.array(worths), worths.astype(np.float64))
+        return BestEdges(np.where(np.isneginf(worths), -1, top.indices), np.array(worths), worths.astype(np.float64))
 
     def find(
-        self, wanted: Sequence[Wanted], k: int, *, hidden: Edges | None = None, progress: Progress = SILENT
-    ) -> list[Found]:
+        self, requests: Sequence[EdgeRequest], k: int, *, hidden: Edges | None = None, progress: Progress = SILENT
+    ) -> list[BestEdges]:
         """The k best edges of every bidder that are not hidden, for several requests in one pass."""
         k = max(1, min(k, self.shape[1]))
         cells = self._cells(hidden)
         if not self.by_rows:
-            return self.scores.fold(_Columns(wanted, k, cells), _merged, progress=progress)
-        asking = np.flatnonzero(np.any([w.floors < np.inf for w in wanted], axis=0))
-        part = self._only(asking)
+            return self.scores.fold(_Columns(requests, k, cells), _merged, progress=progress)
+        bidders = np.flatnonzero(np.any([w.floors < np.inf for w in requests], axis=0))
+        part = self._only(bidders)
         if part is None:
-            return _stacked(self.scores.stream(_Rows(wanted, k, cells), progress=progress))
-        questions = [Wanted(w.prices, w.floors[asking]) for w in wanted]
-        found = _stacked(part.stream(_Rows(questions, k, cells.only(asking)), progress=progress))
-        return [_spread(f, asking, self.shape[0]) for f in found]
+            return _stacked(self.scores.stream(_Rows(requests, k, cells), progress=progress))
+        questions = [EdgeRequest(w.prices, w.floors[bidders]) for w in requests]
+        lists = _stacked(part.stream(_Rows(questions, k, cells.only(bidders)), progress=progress))
+        return [_spread(f, bidders, self.shape[0]) for f in lists]
 
     def _cells(self, edges: Edges | None) -> _Cells:
         """Edges as cells of the scores, by row."""
@@ -183,70 +183,70 @@ class _Cells:
         low, high = np.searchsorted(self.rows, [start, stop])
         return _Cells(self.rows[low:high] - start, self.columns[low:high])
 
-    def within(self, columns: IntArray) -> _Cells:
+    def of_columns(self, columns: IntArray) -> _Cells:
         """The cells of these columns, which are in ascending order, with columns renumbered from 0."""
         place = np.minimum(np.searchsorted(columns, self.columns), len(columns) - 1)
-        kept = columns[place] == self.columns
-        return _Cells(self.rows[kept], place[kept])
+        inside = columns[place] == self.columns
+        return _Cells(self.rows[inside], place[inside])
 
     def only(self, rows: IntArray) -> _Cells:
         """The cells of these rows, with rows renumbered from 0."""
         place = np.searchsorted(rows, self.rows)
-        kept = rows[np.minimum(place, len(rows) - 1)] == self.rows
-        return _Cells(place[kept], self.columns[kept])
+        inside = rows[np.minimum(place, len(rows) - 1)] == self.rows
+        return _Cells(place[inside], self.columns[inside])
 
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
     """The best edges of every row of a block, for each request."""
 
-    wanted: Sequence[Wanted]
+    requests: Sequence[EdgeRequest]
     k: int
     hidden: _Cells
 
-    def __call__(self, start: int, block: object) -> list[Found]:
+    def __call__(self, start: int, block: object) -> list[BestEdges]:
         block, rows = on_host(block), slice(start, start + len(block))
         self.hidden.hide(block, start)
-        found = [_nothing(len(block), self.k, block.dtype) for _ in self.wanted]
-        for w, f in zip(self.wanted, found, strict=True):
+        lists = [_empty_lists(len(block), self.k, block.dtype) for _ in self.requests]
+        for w, f in zip(self.requests, lists, strict=True):
             _path_kernels.collect_rows(block, w.prices, w.floors[rows], f.items, f.worths, f.profits)
-        return found
+        return lists
 
     def verified(self, width: int, dimensions: int | None = None) -> float:
         """A tile reads the candidates that any of its rows needs, for every list."""
-        return len(self.wanted) * share_verified(self.k, width)
+        return len(self.requests) * share_verified(self.k, width)
 
-    def from_products(self, near: object) -> list[Found] | None:
+    def from_products(self, products: object) -> list[BestEdges] | None:
         """The same from low-precision products; each row keeps one more edge per hidden cell."""
-        if not isinstance(near, ProductBlock) or not all(np.isfinite(w.prices).all() for w in self.wanted):
+        if not isinstance(products, ProductBlock) or not all(np.isfinite(w.prices).all() for w in self.requests):
             return None
-        hidden = self.hidden.between(near.start, near.start + len(near.bits))
+        hidden = self.hidden.between(products.start, products.start + len(products.bits))
         k = self.k + int(np.bincount(hidden.rows, minlength=1).max())
-        told = [near.candidates(k, near.keys(1.0, w.prices.astype(np.float64))) for w in self.wanted]
-        known = [each for each in told if each is not None]
-        if len(known) < len(told):
+        proposals = [products.candidates(k, products.keys(1.0, w.prices.astype(np.float64))) for w in self.requests]
+        usable = [each for each in proposals if each is not None]
+        if len(usable) < len(proposals):
             return None
-        places, scores = near.tiles(*known)
-        questions = [Wanted(w.prices[places], w.floors[near.start :][: len(scores)]) for w in self.wanted]
-        found = _Rows(questions, self.k, hidden.within(places))(0, scores)
-        return [replace(f, items=np.where(f.items < 0, -1, places[f.items]).astype(np.int32)) for f in found]
+        places, scores = products.tiles(*usable)
+        questions = [EdgeRequest(w.prices[places], w.floors[products.start :][: len(scores)]) for w in self.requests]
+        lists = _Rows(questions, self.k, hidden.of_columns(places))(0, scores)
+        return [replace(f, items=np.where(f.items < 0, -1, places[f.items]).astype(np.int32)) for f in lists]
 
 
 @dataclass(frozen=True, eq=False)
 class _Columns:
     """The best edges of every column so far, for each request."""
 
-    wanted: Sequence[Wanted]
+    requests: Sequence[EdgeRequest]
     k: int
     hidden: _Cells
 
-    def __call__(self, found: list[Found] | None, start: int, block: object) -> list[Found]:
+    def __call__(self, lists: list[BestEdges] | None, start: int, block: object) -> list[BestEdges]:
         block, rows = on_host(block), slice(start, start + len(block))
         self.hidden.hide(block, start)
-        found = found or [_nothing(block.shape[1], self.k, block.dtype) for _ in self.wanted]
-        for w, f in zip(self.wanted, found, strict=True):
+        lists = lists or [_empty_lists(block.shape[1], self.k, block.dtype) for _ in self.requests]
+        for w, f in zip(self.requests, lists, strict=True):
             _path_kernels.collect_columns(block, start, w.prices[rows], w.floors, f.items, f.worths, f.profits)
-        return found
+        return lists
 
 
 def _ends(start: int, block: object) -> tuple[float, float]:
@@ -255,32 +255,36 @@ def _ends(start: int, block: object) -> tuple[float, float]:
     return float(finite.min(initial=np.inf)), float(finite.max(initial=-np.inf))
 
 
-def _nothing(n: int, k: int, dtype: np.dtype[np.floating]) -> Found:
-    return Found(np.full((n, k), -1, dtype=np.int32), np.zeros((n, k), dtype=dtype), np.full((n, k), -np.inf))
+def _empty_lists(n: int, k: int, dtype: np.dtype[np.floating]) -> BestEdges:
+    return BestEdges(np.full((n, k), -1, dtype=np.int32), np.zeros((n, k), dtype=dtype), np.full((n, k), -np.inf))
 
 
-def _spread(found: Found, bidders: IntArray, n: int) -> Found:
+def _spread(edges: BestEdges, bidders: IntArray, n: int) -> BestEdges:
     """Expands the results of some bidders to rows for all bidders."""
-    whole = _nothing(n, found.items.shape[1], found.worths.dtype)
-    whole.items[bidders], whole.worths[bidders], whole.profits[bidders] = found.items, found.worths, found.profits
-    return whole
+    expanded = _empty_lists(n, edges.items.shape[1], edges.worths.dtype)
+    expanded.items[bidders], expanded.worths[bidders], expanded.profits[bidders] = (
+        edges.items,
+        edges.worths,
+        edges.profits,
+    )
+    return expanded
 
 
-def _stacked(parts: Iterable[list[Found]]) -> list[Found]:
+def _stacked(parts: Iterable[list[BestEdges]]) -> list[BestEdges]:
     """The results of blocks of rows, concatenated."""
-    return [Found(*map(np.concatenate, zip(*map(_arrays, each), strict=True))) for each in zip(*parts, strict=True)]
+    return [BestEdges(*map(np.concatenate, zip(*map(_arrays, each), strict=True))) for each in zip(*parts, strict=True)]
 
 
-def _merged(some: list[Found], others: list[Found]) -> list[Found]:
+def _merged(some: list[BestEdges], later: list[BestEdges]) -> list[BestEdges]:
     """Merges the best edges of two workers; ties are in item order."""
-    return [_merged_pair(a, b) for a, b in zip(some, others, strict=True)]
+    return [_merged_pair(a, b) for a, b in zip(some, later, strict=True)]
 
 
-def _merged_pair(a: Found, b: Found) -> Found:
+def _merged_pair(a: BestEdges, b: BestEdges) -> BestEdges:
     items, worths, profits = (np.concatenate(pair, axis=1) for pair in zip(_arrays(a), _arrays(b), strict=True))
     order = np.lexsort((items, -profits), axis=1)[:, : a.items.shape[1]]
-    return Found(*(np.take_along_axis(array, order, axis=1) for array in (items, worths, profits)))
+    return BestEdges(*(np.take_along_axis(array, order, axis=1) for array in (items, worths, profits)))
 
 
-def _arrays(found: Found) -> tuple[Array, Array, Array]:
-    return found.items, found.worths, found.profits
+def _arrays(edges: BestEdges) -> tuple[Array, Array, Array]:
+    return edges.items, edges.worths, edges.profits

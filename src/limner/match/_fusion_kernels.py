@@ -50,8 +50,8 @@ def _reciprocal(k, rank):  # type: ignore[no-untyped-def]
         return 0.0, 0.0
     high, low = _sum_of_two(k, rank)
     guess = 1.0 / high
-    whole, rest = _product(guess, high)
-    return _sum_of_two(guess, ((1.0 - whole) - rest - guess * low) / high)
+    product, remainder = _product(guess, high)
+    return _sum_of_two(guess, ((1.0 - product) - remainder - guess * low) / high)
 
 
 @_jit
@@ -59,17 +59,17 @@ def _reciprocals(k, ranks):  # type: ignore[no-untyped-def]
     """The sum of 1 / (k + rank) as high + low."""
     high, low = 0.0, 0.0
     for rank in ranks:
-        more, rest = _reciprocal(k, rank)
-        high, error = _sum_of_two(high, more)
-        high, low = _sum_of_two(high, error + (low + rest))
+        term, term_error = _reciprocal(k, rank)
+        high, error = _sum_of_two(high, term)
+        high, low = _sum_of_two(high, error + (low + term_error))
     return high, low
 
 
 @_jit
 def _compared(u, v, sums, lows):  # type: ignore[no-untyped-def]
     """Positive if u is larger, negative if v is, 0 if they agree to 29 digits."""
-    apart = (sums[u] - sums[v]) + (lows[u] - lows[v])
-    return 0.0 if abs(apart) <= 1e-29 * sums[u] else apart
+    difference = (sums[u] - sums[v]) + (lows[u] - lows[v])
+    return 0.0 if abs(difference) <= 1e-29 * sums[u] else difference
 
 
 @_jit
@@ -78,8 +78,8 @@ def _settle(order, sums, lows, union):  # type: ignore[no-untyped-def]
     for place in range(1, order.shape[0]):
         at = place
         while at > 0 and sums[order[at - 1]] - sums[order[at]] <= 1e-13 * sums[order[at - 1]]:
-            apart = _compared(order[at], order[at - 1], sums, lows)
-            if apart < 0 or (apart == 0 and union[order[at]] > union[order[at - 1]]):
+            difference = _compared(order[at], order[at - 1], sums, lows)
+            if difference < 0 or (difference == 0 and union[order[at]] > union[order[at - 1]]):
                 break
             order[at], order[at - 1] = order[at - 1], order[at]
             at -= 1
@@ -175,9 +175,9 @@ def fuse(indices, ranks, offsets, n_candidates, n, k, best, points):  # type: ig
         union = _union(indices[r], slots)
         table = _table(indices[r], ranks[r], offsets, slots, union.shape[0], n, k)
         order, sums = _borda(table, union, n) if k < 0 else _by_reciprocals(table, union, k)
-        kept = min(union.shape[0], best.shape[1])
-        for place in range(kept):
+        depth = min(union.shape[0], best.shape[1])
+        for place in range(depth):
             best[r, place], points[r, place] = union[order[place]], sums[order[place]]
-        longest = max(longest, kept)
+        longest = max(longest, depth)
         slots[union] = -1
     return longest

@@ -47,14 +47,14 @@ def _distances(worths, prices, owners, root, first, allowed, distance, before, s
     for j in range(m):
         if allowed[j] and (owners[j] < 0 or owners[j] >= first):
             begin = max(begin, worths[root, j] - prices[j])
-    own = begin
-    while own > -np.inf:
+    profit = begin
+    while profit > -np.inf:
         nearest = -1
         for j in range(m):
             if done[j] or (0 <= owners[j] < first):
                 continue
             if i != root or allowed[j]:
-                reach = low + max(own - (worths[i, j] - prices[j]), 0.0)
+                reach = low + max(profit - (worths[i, j] - prices[j]), 0.0)
                 if reach < distance[j]:
                     distance[j], before[j] = reach, i
             if distance[j] < np.inf and (nearest < 0 or distance[j] < distance[nearest]):
@@ -67,7 +67,7 @@ def _distances(worths, prices, owners, root, first, allowed, distance, before, s
         low, i = distance[nearest], owners[nearest]
         if i < 0:
             break
-        own = worths[i, nearest] - prices[nearest]
+        profit = worths[i, nearest] - prices[nearest]
     return -1, begin
 
 
@@ -112,14 +112,14 @@ def least_loss(worths, columns, prices, row, allowed):  # type: ignore[no-untype
     exchanges, and each loses at least as much as its best choice. Rows above keep their columns.
     """
     given_up = columns[row]
-    taken, left = np.inf, np.inf
-    own = worths[row, given_up] - prices[given_up]
+    taken_loss, left = np.inf, np.inf
+    profit = worths[row, given_up] - prices[given_up]
     for i in range(row + 1, columns.shape[0]):
         column = columns[i]
         if allowed[column]:
-            taken = min(taken, own - (worths[row, column] - prices[column]))
+            taken_loss = min(taken_loss, profit - (worths[row, column] - prices[column]))
         left = min(left, worths[i, column] - prices[column] - (worths[i, given_up] - prices[given_up]))
-    return max(taken, 0.0) + max(left, 0.0)
+    return max(taken_loss, 0.0) + max(left, 0.0)
 
 
 @_jit
@@ -134,11 +134,11 @@ def losses(worths, columns, prices):  # type: ignore[no-untyped-def]
     owners = np.empty(m, np.int64)
     for i in range(m):
         owners[columns[i]] = i
-    everything = np.ones(m, np.bool_)
+    all_columns = np.ones(m, np.bool_)
     for j in range(m):
-        _distances(worths, prices, owners, owners[j], 0, everything, distance, before, False)
+        _distances(worths, prices, owners, owners[j], 0, all_columns, distance, before, False)
         distance[j] = 0.0
         for i in range(m):
-            own = worths[i, columns[i]] - prices[columns[i]]
-            lost[i, j] = max(own - (worths[i, j] - prices[j]), 0.0) + distance[columns[i]]
+            profit = worths[i, columns[i]] - prices[columns[i]]
+            lost[i, j] = max(profit - (worths[i, j] - prices[j]), 0.0) + distance[columns[i]]
     return lost

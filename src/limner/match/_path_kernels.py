@@ -28,21 +28,21 @@ def _two_best(graph, prices, i):  # type: ignore[no-untyped-def]
     """The edge with the highest profit of bidder i, the next one, and both profits."""
     indptr, columns, values = graph
     best, second = -np.inf, -np.inf
-    edge, other = -1, -1
+    edge, runner_up = -1, -1
     for e in range(indptr[i], indptr[i + 1]):
         profit = values[e] - prices[columns[e]]
         if profit > best:
-            best, second, edge, other = profit, best, e, edge
+            best, second, edge, runner_up = profit, best, e, edge
         elif profit > second:
-            second, other = profit, e
-    return edge, other, best, second
+            second, runner_up = profit, e
+    return edge, runner_up, best, second
 
 
 @_jit
-def best_profits(graph, prices, found):  # type: ignore[no-untyped-def]
+def best_profits(graph, prices, profits):  # type: ignore[no-untyped-def]
     """The highest score minus price in every bidder's list; -inf if the list is empty."""
-    for i in range(found.shape[0]):
-        found[i] = _two_best(graph, prices, i)[2]
+    for i in range(profits.shape[0]):
+        profits[i] = _two_best(graph, prices, i)[2]
 
 
 @_jit
@@ -52,48 +52,48 @@ def _take_best(graph, state, null, i):  # type: ignore[no-untyped-def]
     No bidder loses an item on a tie: bidder i then stays free, unless one of its two best items is free.
     """
     columns = graph[1]
-    prices, held, owners = state
-    edge, other, best, second = _two_best(graph, prices, i)
+    prices, edge_of, owners = state
+    edge, runner_up, best, second = _two_best(graph, prices, i)
     if best <= null:
-        held[i] = CONTENT if null > -np.inf else FREE
+        edge_of[i] = CONTENT if null > -np.inf else FREE
         return FREE
     second = max(second, null)
     rise = best - second if second > -np.inf else 0.0
     if rise == 0.0 and owners[columns[edge]] != FREE:
-        edge = other
+        edge = runner_up
         if edge < 0 or owners[columns[edge]] != FREE:
             return FREE
     item = columns[edge]
     loser = owners[item]
     prices[item] += rise
-    held[i], owners[item] = edge, i
+    edge_of[i], owners[item] = edge, i
     if loser != FREE:
-        held[loser] = FREE
+        edge_of[loser] = FREE
     return loser
 
 
 @_jit
-def bid(graph, state, null, most, first, last):  # type: ignore[no-untyped-def]
+def bid(graph, state, null, max_bids, first, last):  # type: ignore[no-untyped-def]
     """Every free bidder from `first` to `last` takes its best item; a bidder that loses its item bids again at once.
 
     This is the augmenting row reduction of Jonker & Volgenant 1987. It leaves few bidders free, but can take very long
-    if many bidders want the same few items. So it stops after `most` bids and leaves the rest to `augment`.
+    if many bidders want the same few items. So it stops after `max_bids` bids and leaves the rest to `augment`.
 
     Args:
         graph: (indptr, items, worths): the edges of bidder i are `indptr[i]:indptr[i + 1]`.
         state: (prices of items, the edge of each bidder or FREE or CONTENT, the owner of each item or FREE);
             changed in place.
         null: The worth of staying without an item.
-        most: Maximum number of bids.
+        max_bids: Maximum number of bids.
         first: Where to begin.
         last: Where to end, exclusive.
     """
-    held = state[1]
+    edge_of = state[1]
     for root in range(first, last):
-        i = root if held[root] == FREE else -1
-        while i >= 0 and most > 0:
+        i = root if edge_of[root] == FREE else -1
+        while i >= 0 and max_bids > 0:
             i = _take_best(graph, state, null, i)
-            most -= 1
+            max_bids -= 1
 
 
 @_jit
@@ -143,21 +143,25 @@ def _search(graph, state, null, dead, work, root):  # type: ignore[no-untyped-de
         -1, the number of items seen, and the number of items whose distance is final.
     """
     indptr, columns, values = graph
-    prices, held, owners = state
-    distance, places, heap, edges, bidders, seen, done = work
+    prices, edge_of, owners = state
+    distance, places, heap, edges, bidders, reached, done = work
     n_seen, n_done, size, end, quitter = 0, 0, 0, -1, -1
     i, low, goal = root, 0.0, np.inf
     while True:
-        own = max(_two_best(graph, prices, root)[2], null) if i == root else values[held[i]] - prices[columns[held[i]]]
-        if low + (own - null) < goal:
-            goal, quitter, end = low + (own - null), i, -1
+        profit = (
+            max(_two_best(graph, prices, root)[2], null)
+            if i == root
+            else values[edge_of[i]] - prices[columns[edge_of[i]]]
+        )
+        if low + (profit - null) < goal:
+            goal, quitter, end = low + (profit - null), i, -1
         for e in range(indptr[i], indptr[i + 1]):
             j = columns[e]
-            reach = low + max(own - (values[e] - prices[j]), 0.0)
+            reach = low + max(profit - (values[e] - prices[j]), 0.0)
             if reach >= distance[j] or reach >= goal or dead[j] or places[j] == SETTLED:
                 continue
             if distance[j] == np.inf:
-                seen[n_seen] = j
+                reached[n_seen] = j
                 n_seen += 1
             distance[j], edges[j], bidders[j] = reach, e, i
             if owners[j] == FREE:
@@ -177,15 +181,15 @@ def _search(graph, state, null, dead, work, root):  # type: ignore[no-untyped-de
 @_jit
 def _exchange(graph, state, work, root, end, quitter):  # type: ignore[no-untyped-def]
     """Exchanges items along the path found, back to the bidder where it began."""
-    columns, held, owners = graph[1], state[1], state[2]
+    columns, edge_of, owners = graph[1], state[1], state[2]
     edges, bidders = work[3], work[4]
     if quitter >= 0:
-        end = columns[held[quitter]] if quitter != root else -1
-        held[quitter] = CONTENT
+        end = columns[edge_of[quitter]] if quitter != root else -1
+        edge_of[quitter] = CONTENT
     while end >= 0:
         i, edge = bidders[end], edges[end]
-        given_up = columns[held[i]] if i != root else -1
-        held[i] = edge
+        given_up = columns[edge_of[i]] if i != root else -1
+        edge_of[i] = edge
         owners[end] = i
         end = given_up
 
@@ -210,14 +214,14 @@ def augment(graph, state, null, dead, first, last):  # type: ignore[no-untyped-d
     Returns:
         The number of bidders left without an item.
     """
-    prices, held = state[0], state[1]
+    prices, edge_of = state[0], state[1]
     m, stuck = prices.shape[0], 0
     distance, places = np.full(m, np.inf), np.full(m, UNSEEN, np.int64)
     heap, edges, bidders = np.empty(m, np.int64), np.empty(m, np.int64), np.empty(m, np.int64)
-    seen, done = np.empty(m, np.int64), np.empty(m, np.int64)
-    work = (distance, places, heap, edges, bidders, seen, done)
+    reached, done = np.empty(m, np.int64), np.empty(m, np.int64)
+    work = (distance, places, heap, edges, bidders, reached, done)
     for root in range(first, last):
-        if held[root] != FREE:
+        if edge_of[root] != FREE:
             continue
         goal, end, quitter, n_seen, n_done = _search(graph, state, null, dead, work, root)
         if goal < np.inf:
@@ -227,8 +231,8 @@ def augment(graph, state, null, dead, first, last):  # type: ignore[no-untyped-d
         else:
             dead[done[:n_done]] = True
             stuck += 1
-        distance[seen[:n_seen]] = np.inf
-        places[seen[:n_seen]] = UNSEEN
+        distance[reached[:n_seen]] = np.inf
+        places[reached[:n_seen]] = UNSEEN
     return stuck
 
 

@@ -22,7 +22,7 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.ranking import Ranking
 from limner.match import _dense_solver
-from limner.match._edge_lists import Edges, Found, Market, Wanted
+from limner.match._edge_lists import BestEdges, EdgeRequest, Edges, Market
 from limner.scores import Scores
 
 METHODS = ("auto", "sparse", "dense")
@@ -167,8 +167,8 @@ class _Solution:
         """
         free = np.ones(len(self.prices), dtype=bool)
         free[self.items[self.items >= 0]] = False
-        more = np.maximum(np.maximum(self.best, outside) - self.profits, 0.0)
-        gap = math.fsum(more) + math.fsum(self.prices[free])
+        gains = np.maximum(np.maximum(self.best, outside) - self.profits, 0.0)
+        gap = math.fsum(gains) + math.fsum(self.prices[free])
         return replace(self, gap=gap if gap > len(self.items) * self.room else 0.0)
 
 
@@ -180,10 +180,10 @@ class _Limits:
     tops: FloatArray
 
     @classmethod
-    def of(cls, found: Found, prices: FloatArray, m: int, floors: FloatArray | None = None) -> _Limits:
+    def of(cls, lists: BestEdges, prices: FloatArray, m: int, floors: FloatArray | None = None) -> _Limits:
         """The last pair found bounds all others; if fewer were found, there are no others."""
-        full = (found.items[:, -1] >= 0) & (found.items.shape[1] < m)
-        tops = np.where(full, found.profits[:, -1], -np.inf)
+        full = (lists.items[:, -1] >= 0) & (lists.items.shape[1] < m)
+        tops = np.where(full, lists.profits[:, -1], -np.inf)
         return cls(prices, tops if floors is None else np.where(floors == np.inf, np.inf, tops))
 
     def at(self, prices: FloatArray) -> FloatArray:
@@ -205,7 +205,7 @@ class _Rounds:
         self.steps.expect(self.market.scores.shape[0] + rounds * self.n)
 
     @property
-    def taken(self) -> list[IntArray]:
+    def assigned(self) -> list[IntArray]:
         """The items assigned in the rounds so far."""
         return [solution.items for solution in self.done]
 
@@ -221,11 +221,11 @@ class _Rounds:
         return self._ranking()
 
     def _first_lists(self) -> None:
-        found = self.market.best(self.candidates, progress=self.steps)
-        if np.isposinf(found.worths).any():
+        lists = self.market.best(self.candidates, progress=self.steps)
+        if np.isposinf(lists.worths).any():
             raise LimnerError(_INFINITE)
-        self.edges = found.edges
-        self.limits = [_Limits.of(found, np.zeros(self.m), self.m)]
+        self.edges = lists.edges
+        self.limits = [_Limits.of(lists, np.zeros(self.m), self.m)]
 
     def _outside(self, prices: FloatArray) -> FloatArray:
         """The highest profit that each bidder can get from a pair outside the lists, at these prices."""
@@ -243,7 +243,7 @@ class _Rounds:
     def _solve(self) -> _Solution:
         """Solves one round on lists that are widened until every bidder has an item, or this is proven impossible."""
         while True:
-            edges, prices = self.edges.without(self.taken), self._start()
+            edges, prices = self.edges.without_items(self.assigned), self._start()
             solution, dead = _solve_lists(edges, prices, -np.inf, self.steps)
             self.starts[len(self.done)] = prices
             if solution is not None:
@@ -282,12 +282,12 @@ class _Rounds:
         if len(self.edges) + (floors < np.inf).sum() * min(self.wide, self.m) > self.most:
             raise _TooLong
         self.steps.expect(self.market.scores.shape[0])
-        wanted = Wanted(np.where(dead, np.inf, prices), floors)
-        (found,) = self.market.find([wanted], self.wide, hidden=self.edges, progress=self.steps)
-        self.edges = self.edges.with_more(*found.flat)
+        request = EdgeRequest(np.where(dead, np.inf, prices), floors)
+        (lists,) = self.market.find([request], self.wide, hidden=self.edges, progress=self.steps)
+        self.edges = self.edges.with_edges(*lists.flat)
         self.wide *= 2
-        self._forget_beaten(*found.flat)
-        return bool((found.items >= 0).any())
+        self._forget_beaten(*lists.flat)
+        return bool((lists.items >= 0).any())
 
     def _forget_beaten(self, bidders: Array, items: Array, worths: Array) -> None:
         """Drops earlier rounds whose totals these new pairs could raise."""
@@ -299,29 +299,31 @@ class _Rounds:
     def _disproved(self, first: int) -> int:
         """Looks for pairs outside the lists that could raise a total; returns the first such round."""
         open_rounds = range(first, self.rounds)
-        wanted = [self._doubts(self.done[r]) for r in open_rounds]
-        if all((w.floors == np.inf).all() for w in wanted):
+        requests = [self._doubts(self.done[r]) for r in open_rounds]
+        if all((w.floors == np.inf).all() for w in requests):
             return self.rounds
         self.steps.expect(self.market.scores.shape[0])
-        found = self.market.find(wanted, EXTRA, hidden=self.edges, progress=self.steps)
-        self.edges = self.edges.with_more(*map(np.concatenate, zip(*(f.flat for f in found), strict=True)))
-        self.limits += [_Limits.of(f, w.prices, self.m, w.floors) for f, w in zip(found, wanted, strict=True)]
+        lists = self.market.find(requests, EXTRA, hidden=self.edges, progress=self.steps)
+        self.edges = self.edges.with_edges(*map(np.concatenate, zip(*(f.flat for f in lists), strict=True)))
+        self.limits += [_Limits.of(f, w.prices, self.m, w.floors) for f, w in zip(lists, requests, strict=True)]
         disproved = self.rounds
-        for r, w, f in zip(open_rounds, wanted, found, strict=True):
+        for r, w, f in zip(open_rounds, requests, lists, strict=True):
             best = np.where(w.floors < np.inf, f.profits[:, 0], -np.inf)
             self.done[r] = self.done[r].bounded(best)
             if (best > self.done[r].profits + self.done[r].room).any():
                 disproved = min(disproved, r)
         return disproved
 
-    def _doubts(self, solution: _Solution) -> Wanted:
+    def _doubts(self, solution: _Solution) -> EdgeRequest:
         """Requests more candidates for bidders that could gain from a pair outside the lists."""
-        sure = self._outside(solution.prices) <= solution.profits + solution.room
-        return Wanted(solution.prices, np.where(sure, np.inf, -np.inf))
+        certain = self._outside(solution.prices) <= solution.profits + solution.room
+        return EdgeRequest(solution.prices, np.where(certain, np.inf, -np.inf))
 
     def _ranking(self) -> BijectiveRanking:
         scores = self.market.scores
-        lists = self.taken if self.market.by_rows else [_inverse(items, len(scores.queries)) for items in self.taken]
+        lists = (
+            self.assigned if self.market.by_rows else [_inverse(items, len(scores.queries)) for items in self.assigned]
+        )
         return _ranked(scores, lists, [s.total for s in self.done], [s.gap for s in self.done], "limner")
 
 
@@ -336,8 +338,8 @@ def _solve_lists(
     from limner.match import _path_kernels
 
     n, m = len(edges.indptr) - 1, len(prices)
-    held, owners = np.full(n, _path_kernels.FREE, dtype=np.int64), np.full(m, _path_kernels.FREE, dtype=np.int64)
-    graph, state, dead = edges.graph, (prices, held, owners), np.zeros(m, dtype=bool)
+    edge_of, owners = np.full(n, _path_kernels.FREE, dtype=np.int64), np.full(m, _path_kernels.FREE, dtype=np.int64)
+    graph, state, dead = edges.graph, (prices, edge_of, owners), np.zeros(m, dtype=bool)
     slices = [(low, min(low + SLICE, n)) for low in range(0, n, SLICE)]
     for low, high in slices * 2:
         _path_kernels.bid(graph, state, null, BIDS * (high - low), low, high)
@@ -347,9 +349,9 @@ def _solve_lists(
         steps(high, n)
     if stuck:
         return None, dead
-    has = held >= 0
+    has = edge_of >= 0
     items, worths = np.full(n, -1, dtype=np.int64), np.zeros(n)
-    items[has], worths[has] = edges.items[held[has]], edges.worths[held[has]]
+    items[has], worths[has] = edges.items[edge_of[has]], edges.worths[edge_of[has]]
     profits, best = np.where(has, worths - prices[items], null), np.empty(n)
     _path_kernels.best_profits(graph, prices, best)
     return _Solution(items, profits, np.maximum(best, null), prices, _total(worths)), dead

@@ -54,14 +54,14 @@ class Csls(Correction):
         progress = as_progress(progress)
         return {"near": _bank_statistics.mean_of_best(bank, self.k, limit=self.limit(bank), progress=progress)}
 
-    def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int]:
+    def shift(self, statistics: Mapping[str, Array]) -> tuple[float, Array, int]:
         """Twice the score minus the mean of the candidate's neighbourhood and of the query's k best."""
-        return 2.0, known["near"], self.k
+        return 2.0, statistics["near"], self.k
 
-    def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
+    def apply(self, block: Block, statistics: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Subtracts both neighbourhoods."""
-        near = _bank_statistics.split(known["near"], 2.0, number_type(block))
-        _bank_statistics.loops(block).subtract_neighbourhoods(block, *near, min(self.k, block.shape[1]))
+        neighbourhoods = _bank_statistics.split(statistics["near"], 2.0, number_type(block))
+        _bank_statistics.loops(block).subtract_neighbourhoods(block, *neighbourhoods, min(self.k, block.shape[1]))
         return block
 
 
@@ -89,40 +89,42 @@ class InvertedSoftmax(Correction):
         """The sums of each candidate with and without the highest term, its query, and values that identify queries."""
         progress = as_progress(progress)
         places = some_places(bank.shape[1])
-        sums = _bank_statistics.log_sums(bank, self.beta, limit=self.limit(bank), seen=places, progress=progress)
+        sums = _bank_statistics.log_sums(
+            bank, self.beta, limit=self.limit(bank), stored_columns=places, progress=progress
+        )
         return {
-            "whole": _bank_statistics.neutral(sums.whole),
+            "whole": _bank_statistics.neutral(sums.log_total),
             "without_owner": _bank_statistics.neutral(sums.without_owner),
             "owner": sums.owner,
             "seen": sums.seen,
         }
 
-    def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int] | None:
+    def shift(self, statistics: Mapping[str, Array]) -> tuple[float, Array, int] | None:
         """The order of s - log(whole sum) / beta.
 
         With x = beta s - log(whole sum), the sum without the query's own term is the whole times 1 - exp(x). So the
         corrected score is x - log(1 - exp(x)), whose derivative 1 / (1 - exp(x)) is at least 1.
         """
-        return (1.0, known["whole"] / self.beta, 0) if self.beta > 0 else None
+        return (1.0, statistics["whole"] / self.beta, 0) if self.beta > 0 else None
 
     @property
     def rounding(self) -> float:
         """The error of exp and log in single precision (4e-6 at most), in units of the scores."""
         return 2.0**-16 / self.beta
 
-    def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
+    def apply(self, block: Block, statistics: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Divides by the sum over the others, in log space."""
         if rows is None or not (rows >= 0).any():
-            return _bank_statistics.shifted(block, self.beta, known["whole"])
+            return _bank_statistics.shifted(block, self.beta, statistics["whole"])
         kind = number_type(block)
-        places = np.full(max(int(known["owner"].max()), int(rows.max())) + 1, -1)
+        places = np.full(max(int(statistics["owner"].max()), int(rows.max())) + 1, -1)
         places[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
         _bank_statistics.loops(block).share_of_others(
             block,
             kind.type(self.beta),
-            *_bank_statistics.split(known["whole"], self.beta, kind),
-            known["without_owner"],
-            places[known["owner"]],
+            *_bank_statistics.split(statistics["whole"], self.beta, kind),
+            statistics["without_owner"],
+            places[statistics["owner"]],
             rows >= 0,
         )
         return block
@@ -151,12 +153,12 @@ class DualSoftmax(Correction):
         """The sum of each candidate over the bank."""
         progress = as_progress(progress)
         sums = _bank_statistics.log_sums(bank, self.beta, limit=self.limit(bank), progress=progress)
-        return {"whole": _bank_statistics.neutral(sums.whole)}
+        return {"whole": _bank_statistics.neutral(sums.log_total)}
 
-    def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
+    def apply(self, block: Block, statistics: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Divides by the sums of row and column."""
         return _bank_statistics.shifted(
-            block, 2 * self.beta, known["whole"], _bank_statistics.row_log_sums(block, self.beta)
+            block, 2 * self.beta, statistics["whole"], _bank_statistics.row_log_sums(block, self.beta)
         )
 
 
@@ -185,13 +187,13 @@ class DynamicInvertedSoftmax(Correction):
         sums = _bank_statistics.log_sums(bank, self.beta, limit=self.limit(bank), progress=stages["sums"])
         active, first = np.zeros(bank.shape[1], dtype=bool), bank.top(1, progress=stages["first"])
         active[first.indices[np.asarray(first.scores) > -np.inf]] = True
-        return {"whole": _bank_statistics.neutral(sums.whole), "active": active}
+        return {"whole": _bank_statistics.neutral(sums.log_total), "active": active}
 
-    def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
+    def apply(self, block: Block, statistics: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Divides the rows whose best candidate is active, that is, first for some query of the bank."""
         first_choice, _ = Best(1)(0, block)
-        chosen = np.flatnonzero(known["active"][first_choice[:, 0]])
-        block[chosen] = _bank_statistics.shifted(block[chosen], self.beta, known["whole"])
+        chosen = np.flatnonzero(statistics["active"][first_choice[:, 0]])
+        block[chosen] = _bank_statistics.shifted(block[chosen], self.beta, statistics["whole"])
         return block
 
 
@@ -222,13 +224,13 @@ class Nnn(Correction):
         progress = as_progress(progress)
         return {"near": _bank_statistics.mean_of_best(bank, self.k, limit=self.limit(bank), progress=progress)}
 
-    def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int]:
+    def shift(self, statistics: Mapping[str, Array]) -> tuple[float, Array, int]:
         """The score minus a share of the candidate's neighbourhood."""
-        return 1.0, self.alpha * known["near"], 0
+        return 1.0, self.alpha * statistics["near"], 0
 
-    def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
+    def apply(self, block: Block, statistics: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Subtracts a share of the candidate's neighbourhood."""
-        return _bank_statistics.shifted(block, 1.0, self.alpha * known["near"])
+        return _bank_statistics.shifted(block, 1.0, self.alpha * statistics["near"])
 
 
 @dataclass(frozen=True)
@@ -257,13 +259,13 @@ class Centred(Correction):
         progress = as_progress(progress)
         return {"mean": _bank_statistics.means(bank, limit=self.limit(bank), progress=progress)}
 
-    def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int]:
+    def shift(self, statistics: Mapping[str, Array]) -> tuple[float, Array, int]:
         """The score minus a share of the candidate's mean."""
-        return 1.0, self.alpha * known["mean"], 0
+        return 1.0, self.alpha * statistics["mean"], 0
 
-    def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
+    def apply(self, block: Block, statistics: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Subtracts a share of the candidate's mean."""
-        return _bank_statistics.shifted(block, 1.0, self.alpha * known["mean"])
+        return _bank_statistics.shifted(block, 1.0, self.alpha * statistics["mean"])
 
 
 @dataclass(frozen=True)
@@ -293,11 +295,13 @@ class Sinkhorn(Correction):
         stages = Stages(progress, **{str(number): len(bank.queries) for number in range(self.rounds)})
         for number in range(self.rounds):
             step = stages[str(number)]
-            whole = _bank_statistics.log_sums(bank, self.beta, limit=limit, shift=potential, progress=step).whole
-            known = whole > -np.inf
-            potential = potential - np.where(known, whole, 0.0)
-        return {"potential": _bank_statistics.neutral(np.where(known, potential, -np.inf))}
+            log_totals = _bank_statistics.log_sums(
+                bank, self.beta, limit=limit, shift=potential, progress=step
+            ).log_total
+            finite = log_totals > -np.inf
+            potential = potential - np.where(finite, log_totals, 0.0)
+        return {"potential": _bank_statistics.neutral(np.where(finite, potential, -np.inf))}
 
-    def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
+    def apply(self, block: Block, statistics: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Adds v and normalises rows."""
-        return _bank_statistics.normalised_rows(block, self.beta, known["potential"])
+        return _bank_statistics.normalised_rows(block, self.beta, statistics["potential"])

@@ -140,10 +140,10 @@ def fuse(systems: Sequence[System], method: str | Callable[..., Ranking] = "bord
     if isinstance(method, str):
         method, options = FUSIONS.parsed(method, options)
     fusion = FUSIONS.find(method) if isinstance(method, str) else method
-    what = f"fusion {method if isinstance(method, str) else FUSIONS.name_of(method)!r}"
-    fused = fusion(systems, **checked(fusion, options, what=what, filled=FUSIONS.filled))
+    label = f"fusion {method if isinstance(method, str) else FUSIONS.name_of(method)!r}"
+    fused = fusion(systems, **checked(fusion, options, what=label, filled=FUSIONS.filled))
     if not isinstance(fused, Ranking):
-        raise LimnerError(f"{what} gave {type(fused).__name__}: expected a Ranking, such as scores.top(100)")
+        raise LimnerError(f"{label} gave {type(fused).__name__}: expected a Ranking, such as scores.top(100)")
     return fused
 
 
@@ -177,23 +177,23 @@ class _Pool:
 
     def _refuse_other(self, system: System, number: int) -> None:
         """Refuses a system with different queries or candidates. In rankings they may be in any order."""
-        for what, own, ids in (
+        for side, first_ids, ids in (
             ("queries", self.queries, system.queries),
             ("candidates", self.candidates, system.candidates),
         ):
-            if ids == own:
+            if ids == first_ids:
                 continue
-            may_lack = what == "candidates" and isinstance(system, Ranking) and not _knows_pool(system)
-            outside, lacking = [i for i in ids if i not in own], [i for i in own if i not in ids]
-            if outside or (lacking and not may_lack):
-                rest = f"it has {shown(outside)}" if outside else f"it lacks {shown(lacking)}"
+            may_lack = side == "candidates" and isinstance(system, Ranking) and not _knows_pool(system)
+            outside, missing = [i for i in ids if i not in first_ids], [i for i in first_ids if i not in ids]
+            if outside or (missing and not may_lack):
+                detail = f"it has {shown(outside)}" if outside else f"it lacks {shown(missing)}"
                 raise LimnerError(
-                    f"system {number} has other {what} than the first ({len(ids)}, not {len(own)}; {rest}): "
+                    f"system {number} has other {side} than the first ({len(ids)}, not {len(first_ids)}; {detail}): "
                     "fuse systems with the same ids"
                 )
             if isinstance(system, Scores):
                 raise LimnerError(
-                    f"system {number} has the {what} in another order: give all scores the same order of ids"
+                    f"system {number} has the {side} in another order: give all scores the same order of ids"
                 )
 
     def lists(self, ranking: Ranking, start: int, stop: int) -> tuple[Array, Array | None]:
@@ -262,7 +262,11 @@ class FusedScores(Scores):
         """The mean of the systems' blocks; a pair excluded by one of them (-inf) stays excluded."""
         total, lost = np.zeros((2, stop - start, self.shape[1]))
         for number, system in enumerate(self.systems, start=1):
-            block = self._spread(system, start, stop) if isinstance(system, Ranking) else self._own(system, start, stop)
+            block = (
+                self._spread(system, start, stop)
+                if isinstance(system, Ranking)
+                else self._normalised_block(system, start, stop)
+            )
             self._refuse_infinite(block, start, number)
             total = _add(total, block / len(self.systems), lost)
         return (total + lost).astype(self.dtype)
@@ -275,42 +279,42 @@ class FusedScores(Scores):
                 f"{self.candidates[column]!r} is +inf: the mean would be infinite; use a large finite number instead"
             )
 
-    def _own(self, system: Scores, start: int, stop: int) -> Block:
+    def _normalised_block(self, system: Scores, start: int, stop: int) -> Block:
         return normalised(on_host(system.block(start, stop)), self.normalise)
 
     def _spread(self, system: Ranking, start: int, stop: int) -> Block:
         """The scores of a ranking as a block; candidates missing from a list get the score of its last candidate."""
         indices, scores = self.pool.lists(system, start, stop)
-        there = indices >= 0
-        listed = np.where(there, -np.inf if scores is None else scores, -np.inf)
+        is_listed = indices >= 0
+        listed = np.where(is_listed, -np.inf if scores is None else scores, -np.inf)
         normal = normalised(listed.astype(np.float64), self.normalise)
         last = np.where(np.isfinite(normal), normal, np.inf).min(axis=1, initial=np.inf)
         block = np.repeat(np.where(np.isfinite(last), last, 0.0)[:, None], self.shape[1], axis=1)
-        rows, places = np.nonzero(there)
+        rows, places = np.nonzero(is_listed)
         block[rows, indices[rows, places]] = normal[rows, places]
         return block
 
 
-def _add(total: FloatArray, more: FloatArray, lost: FloatArray) -> FloatArray:
+def _add(total: FloatArray, term: FloatArray, lost: FloatArray) -> FloatArray:
     """Adds to a sum; the rounding error goes to `lost` (Neumaier 1974), so that huge scores may cancel each other."""
-    new = total + more
-    large, small = np.where(np.abs(total) >= np.abs(more), (total, more), (more, total))
+    new = total + term
+    large, small = np.where(np.abs(total) >= np.abs(term), (total, term), (term, total))
     with np.errstate(invalid="ignore"):
         lost += np.where(np.isfinite(new), (large - new) + small, 0.0)
     return new
 
 
-def normalised(block: Block, how: Normalise) -> npt.NDArray[np.float64]:
+def normalised(block: Block, method: Normalise) -> npt.NDArray[np.float64]:
     """Scales rows to mean 0 and standard deviation 1, or to 0 ... 1; infinite values are kept and ignored."""
     wide = block.astype(np.float64)
-    if how is None or not block.size:
+    if method is None or not block.size:
         return wide
     finite = np.isfinite(wide)
     low = np.where(finite, wide, np.inf).min(axis=1, keepdims=True)
     half = np.where(finite, wide, -np.inf).max(axis=1, keepdims=True) / 2 - low / 2  # halved, to avoid overflow
     some, flat = finite.any(axis=1, keepdims=True), half == 0
     placed = np.where(finite, wide / 2 - np.where(some, low, 0.0) / 2, 0.0) / np.where(some & ~flat, half, 1.0)
-    if how == "zscore":  # for positions between 0 and 1
+    if method == "zscore":  # for positions between 0 and 1
         count = np.maximum(finite.sum(axis=1, keepdims=True), 1)
         placed = np.where(finite, placed - placed.sum(axis=1, keepdims=True) / count, 0.0)
         spread = np.sqrt((placed**2).sum(axis=1, keepdims=True) / count)
@@ -382,13 +386,13 @@ def _ranked(system: System, pool: _Pool, start: int, stop: int) -> tuple[Array, 
 
     if isinstance(system, Ranking):
         indices, scores = pool.lists(system, start, stop)
-        known = (
+        ranked_scores = (
             -np.arange(indices.shape[1], dtype=np.float64)[None].repeat(len(indices), 0) if scores is None else scores
         )
     else:
         block = on_host(system.block(start, stop))
         indices = np.argsort(-block, axis=1, kind="stable")
-        known = np.take_along_axis(block, indices, axis=1)
+        ranked_scores = np.take_along_axis(block, indices, axis=1)
     ranks = np.empty(indices.shape)
-    _fusion_kernels.shared_ranks(indices, np.ascontiguousarray(known), ranks)
+    _fusion_kernels.shared_ranks(indices, np.ascontiguousarray(ranked_scores), ranks)
     return indices.astype(np.int32), ranks

@@ -57,7 +57,7 @@ def k_best(scores: Scores, k: int) -> list[Assignment]:
         raise LimnerError(f"k_best({k}): expected at least 1")
     worths, turned = _worths(scores)
     best: list[Assignment] = []
-    waiting = [_Part.whole(worths)]
+    waiting = [_Part.solved(worths)]
     while waiting and len(best) < k:
         part = heappop(waiting)
         if not part.solved:
@@ -81,17 +81,20 @@ def k_best_ranking(scores: Scores, k: int) -> Ranking:
     >>> k_best_ranking(scores, 2)["a"]
     ['y', 'x']
     """
-    found: list[dict[int, float]] = [{} for _ in scores.queries]
+    totals_by_row: list[dict[int, float]] = [{} for _ in scores.queries]
     for assignment in k_best(scores, k):
         for row, column in enumerate(assignment.chosen):
             if column >= 0:
-                found[row].setdefault(int(column), assignment.total)
-    depth = max(map(len, found))
-    indices, totals = np.full((len(found), depth), -1, dtype=np.int64), np.full((len(found), depth), -np.inf)
-    for row, given in enumerate(found):
-        ranked = sorted(given, key=lambda column: (-given[column], column))
+                totals_by_row[row].setdefault(int(column), assignment.total)
+    depth = max(map(len, totals_by_row))
+    indices, totals = (
+        np.full((len(totals_by_row), depth), -1, dtype=np.int64),
+        np.full((len(totals_by_row), depth), -np.inf),
+    )
+    for row, totals_of_row in enumerate(totals_by_row):
+        ranked = sorted(totals_of_row, key=lambda column: (-totals_of_row[column], column))
         indices[row, : len(ranked)] = ranked
-        totals[row, : len(ranked)] = [given[column] for column in ranked]
+        totals[row, : len(ranked)] = [totals_of_row[column] for column in ranked]
     return Ranking(scores.queries, scores.candidates, indices, totals, scores.shape[1])
 
 
@@ -106,10 +109,10 @@ def best_totals(scores: Scores) -> Scores:
     array([[10., 14.], [14., 10.]])
     """
     worths, turned = _worths(scores)
-    whole = _Part.whole(worths)
+    solution = _Part.solved(worths)
     n, m = sorted(scores.shape)
-    total = float(worths[np.arange(n), whole.columns[:n]].sum())
-    totals = total - _matrix_kernels.losses(worths, whole.columns, whole.prices)[:n, :m]
+    total = float(worths[np.arange(n), solution.columns[:n]].sum())
+    totals = total - _matrix_kernels.losses(worths, solution.columns, solution.prices)[:n, :m]
     return Scores.from_matrix(totals.T if turned else totals, scores.queries, scores.candidates)
 
 
@@ -158,7 +161,7 @@ class _Part:
         return (self.columns.tolist(), self.fixed) < (other.columns.tolist(), other.fixed)
 
     @classmethod
-    def whole(cls, worths: FloatArray) -> _Part:
+    def solved(cls, worths: FloatArray) -> _Part:
         """All assignments, solved."""
         columns, prices = np.full(len(worths), -1, dtype=np.int64), np.zeros(len(worths))
         allowed = np.ones(len(worths), dtype=bool)

@@ -66,8 +66,8 @@ class Cascade(Ranking):
         return self.pairs / self.seconds if self.seconds else 0.0
 
     def __repr__(self) -> str:
-        kept = f", {self.reused:,} from the cache" if self.reused else ""
-        pace = f"{self.pairs:,} pairs at {self.throughput:,.0f} pairs/s{kept}"
+        cached = f", {self.reused:,} from the cache" if self.reused else ""
+        pace = f"{self.pairs:,} pairs at {self.throughput:,.0f} pairs/s{cached}"
         return f"Cascade({len(self):,} queries, depth {self.depth:,}, {pace})"
 
 
@@ -79,7 +79,7 @@ def cascade(
     candidates: object,
     depth: int | float = DEPTH,
     weight: float = 1.0,
-    rest: bool = False,
+    keep_rest: bool = False,
     cache: str | Path | None = None,
     name: str | None = None,
     progress: ProgressLike = None,
@@ -95,7 +95,7 @@ def cascade(
         weight: The weight of the scorer, above 0 and up to 1. At 1 only the scorer counts; below 1, both scores are
             standardised within each list of re-ranked candidates, and weight z(scorer) + (1 - weight) z(proposer)
             gives the order.
-        rest: Whether the proposer's other candidates follow at the end, in its order, with a score of -inf.
+        keep_rest: Whether the proposer's other candidates follow at the end, in its order, with a score of -inf.
         cache: A folder that caches every score, by scorer and content.
         name: Name of the scorer and its version, for a cache with a scorer that has no `fingerprint`.
         progress: Called with (pairs done, pairs in total).
@@ -110,20 +110,20 @@ def cascade(
     progress = as_progress(progress)
     if not 0 < weight <= 1:
         raise LimnerError(f"weight={weight}: expected the weight of the scorer, above 0 and up to 1")
-    scorer, wanted = as_scorer(scorer), _depth(depth, proposer)
-    proposed = _proposed(proposer, wanted, rest)
+    scorer, chosen_depth = as_scorer(scorer), _depth(depth, proposer)
+    proposed = _proposed(proposer, chosen_depth, keep_rest)
     sides = _values(queries, proposed.queries, "query"), _values(candidates, proposed.candidates, "candidate")
-    asking = _Asking(scorer, sides, _store(scorer, cache, name))
-    first = proposed.indices[:, :wanted].astype(np.int64)
-    scored = _mixed(asking.all(first, progress), proposed, weight)
+    scoring = _Scoring(scorer, sides, _store(scorer, cache, name))
+    first = proposed.indices[:, :chosen_depth].astype(np.int64)
+    scored = _mixed(scoring.all(first, progress), proposed, weight)
     order = np.argsort(-scored, axis=1, kind="stable")
     indices, scores = np.take_along_axis(first, order, axis=1), np.take_along_axis(scored, order, axis=1)
-    if rest:
-        indices = np.concatenate([indices, proposed.indices[:, wanted:]], axis=1)
+    if keep_rest:
+        indices = np.concatenate([indices, proposed.indices[:, chosen_depth:]], axis=1)
         behind = np.full((len(indices), indices.shape[1] - scores.shape[1]), -np.inf)
         scores = np.concatenate([scores, behind], axis=1)
-    told: dict[str, Any] = {"pairs": asking.asked, "reused": asking.reused, "seconds": asking.seconds}
-    return Cascade(proposed.queries, proposed.candidates, indices, scores, proposed.n_candidates, **told)
+    work: dict[str, Any] = {"pairs": scoring.asked, "reused": scoring.reused, "seconds": scoring.seconds}
+    return Cascade(proposed.queries, proposed.candidates, indices, scores, proposed.n_candidates, **work)
 
 
 def scorer(name: str, **options: object) -> Scorer:
@@ -138,15 +138,15 @@ def scorer(name: str, **options: object) -> Scorer:
     [0.67]
     """
     name, options = SCORERS.parsed(name, options)
-    thing = SCORERS.find(name)
-    if hasattr(thing, "score_pairs") and not inspect.isclass(thing):
+    registered = SCORERS.find(name)
+    if hasattr(registered, "score_pairs") and not inspect.isclass(registered):
         if options:
             raise LimnerError(f"pair scorer {name!r} is an object and takes no options; got {', '.join(options)}")
-        return cast("Scorer", thing)
-    made = SCORERS.make(name, options) if callable(thing) else thing
-    if not hasattr(made, "score_pairs"):
-        raise LimnerError(f"{name} is a {type(made).__name__}, which cannot score pairs: expected score_pairs")
-    return cast("Scorer", made)
+        return cast("Scorer", registered)
+    instance = SCORERS.make(name, options) if callable(registered) else registered
+    if not hasattr(instance, "score_pairs"):
+        raise LimnerError(f"{name} is a {type(instance).__name__}, which cannot score pairs: expected score_pairs")
+    return cast("Scorer", instance)
 
 
 def _mixed(scored: Block, proposed: Ranking, weight: float) -> Block:
@@ -156,8 +156,8 @@ def _mixed(scored: Block, proposed: Ranking, weight: float) -> Block:
     if proposed.scores is None:
         raise LimnerError(f"weight={weight} with a ranking that has no scores: give the proposer's scores, or weight=1")
     before = np.asarray(proposed.scores[:, : scored.shape[1]], dtype=np.float64)
-    there = (scored > -np.inf) & (before > -np.inf)
-    ours, theirs = (normalised(np.where(there, each, -np.inf), "zscore") for each in (scored, before))
+    scored_twice = (scored > -np.inf) & (before > -np.inf)
+    ours, theirs = (normalised(np.where(scored_twice, each, -np.inf), "zscore") for each in (scored, before))
     return weight * ours + (1 - weight) * theirs
 
 
@@ -176,31 +176,31 @@ def _depth(depth: int | float, proposer: Scores | Ranking) -> int:
     return depth if pool is None else min(depth, pool)
 
 
-def _proposed(proposer: Scores | Ranking, depth: int, rest: bool) -> Ranking:
+def _proposed(proposer: Scores | Ranking, depth: int, keep_rest: bool) -> Ranking:
     if isinstance(proposer, Scores):
-        return proposer.ranking() if rest else proposer.top(depth)
+        return proposer.ranking() if keep_rest else proposer.top(depth)
     if proposer.depth < depth and proposer.truncated:
         pool = "an unknown pool" if proposer.n_candidates is None else f"{proposer.n_candidates:,} candidates"
         raise LimnerError(
             f"the proposer ranks {proposer.depth:,} of {pool}, but depth is {depth:,}: rank deeper, or lower depth"
         )
-    return proposer if rest else proposer.top(depth)
+    return proposer if keep_rest else proposer.top(depth)
 
 
-def _values(given: Any, ids: Ids, what: str) -> Sequence[object]:
+def _values(items: Any, ids: Ids, noun: str) -> Sequence[object]:
     """The values for the scorer, in the order of the ids."""
-    if hasattr(given, "subset"):
-        part: Any = given.subset(ids)
-        found: Sequence[object] = part.values if hasattr(part, "values") else part.matrix
-        return found
-    if isinstance(given, dict):
-        missing = [i for i in ids if i not in given]
+    if hasattr(items, "subset"):
+        part: Any = items.subset(ids)
+        part_values: Sequence[object] = part.values if hasattr(part, "values") else part.matrix
+        return part_values
+    if isinstance(items, dict):
+        missing = [i for i in ids if i not in items]
         if missing:
-            raise LimnerError(f"{len(missing)} of {len(ids)} {what} ids have no value, e.g. {missing[0]!r}")
-        return [given[i] for i in ids]
-    if len(given) != len(ids):
-        raise LimnerError(f"{len(given)} {what} values for {len(ids)} {what} ids: expected one each, in their order")
-    values: Sequence[object] = given
+            raise LimnerError(f"{len(missing)} of {len(ids)} {noun} ids have no value, e.g. {missing[0]!r}")
+        return [items[i] for i in ids]
+    if len(items) != len(ids):
+        raise LimnerError(f"{len(items)} {noun} values for {len(ids)} {noun} ids: expected one each, in their order")
+    values: Sequence[object] = items
     return values
 
 
@@ -211,7 +211,7 @@ def _store(scorer: Scorer, cache: str | Path | None, name: str | None) -> RowSto
 
 
 @dataclass
-class _Asking:
+class _Scoring:
     """Scores the pairs of a ranking in batches, and caches the scores."""
 
     scorer: Scorer
@@ -238,28 +238,34 @@ class _Asking:
     def _content_keys(self) -> tuple[Keys, Keys] | None:
         if self.store is None:
             return None
-        asked = getattr(self.scorer, "query_key", _content)  # images are identified by their content, not by their path
-        queries, candidates = (keys_of(map(how, side)) for how, side in zip((asked, _content), self.sides, strict=True))
+        query_key = getattr(
+            self.scorer, "query_key", _content
+        )  # images are identified by their content, not by their path
+        queries, candidates = (
+            keys_of(map(key_of, side)) for key_of, side in zip((query_key, _content), self.sides, strict=True)
+        )
         return queries, np.roll(candidates, 1, axis=1)  # rotated, so that (a, b) differs from (b, a)
 
-    def _part(self, rows: IntArray, columns: IntArray, keys: Any, told: Progress) -> Block:
+    def _part(self, rows: IntArray, columns: IntArray, keys: Any, progress: Progress) -> Block:
         if self.store is None or keys is None:
-            return self._ask(rows, columns, told)
+            return self._ask(rows, columns, progress)
         # Sums of independent hashes collide as rarely as the hashes themselves.
         mixed = keys[0][rows] + keys[1][columns]
-        known, held = self.store.get(mixed)
-        found: Block = held[:, 0]
-        if not known.all():
-            found[~known] = self._ask(rows[~known], columns[~known], told)
-            self.store.put(mixed[~known], found[~known])
-        self.reused += int(known.sum())
-        return found
+        cached, stored = self.store.get(mixed)
+        scores: Block = stored[:, 0]
+        if not cached.all():
+            scores[~cached] = self._ask(rows[~cached], columns[~cached], progress)
+            self.store.put(mixed[~cached], scores[~cached])
+        self.reused += int(cached.sum())
+        return scores
 
-    def _ask(self, rows: IntArray, columns: IntArray, told: Progress) -> Block:
+    def _ask(self, rows: IntArray, columns: IntArray, progress: Progress) -> Block:
         queries, candidates = self.sides
         pairs = [queries[r] for r in rows.tolist()], [candidates[c] for c in columns.tolist()]
         began = time.perf_counter()
-        answer = np.asarray(self.scorer.score_pairs(*pairs, **progress_for(self.scorer.score_pairs, told)), np.float64)
+        answer = np.asarray(
+            self.scorer.score_pairs(*pairs, **progress_for(self.scorer.score_pairs, progress)), np.float64
+        )
         self.seconds += time.perf_counter() - began
         self.asked += len(rows)
         if answer.shape != (len(rows),):
@@ -274,6 +280,6 @@ def _content(value: object) -> bytes:
     """A hash of a scorer's input: a text, numbers, or several of them."""
     digest = hashlib.blake2b(digest_size=16)
     for part in value if isinstance(value, tuple) else (value,):
-        held = part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes()
-        digest.update(len(held).to_bytes(8, "little") + held)
+        data = part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes()
+        digest.update(len(data).to_bytes(8, "little") + data)
     return digest.digest()

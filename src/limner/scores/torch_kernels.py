@@ -165,7 +165,7 @@ def subtract_neighbourhoods(block: Tensor, high: Array, low: Array, k: int) -> N
 
 
 def share_of_others(
-    block: Tensor, beta: float, high: Array, low: Array, without_owner: Array, owned_by: Array, owner_share: Array
+    block: Tensor, beta: float, high: Array, low: Array, without_owner: Array, owned_by: Array, in_bank: Array
 ) -> None:
     """In place: beta s(i, t) - log sum over the bank without i itself; see `_correction_kernels`."""
     torch = torch_module()
@@ -176,7 +176,7 @@ def share_of_others(
     )
     block.sub_(like_block(high, block)).mul_(float(beta)).sub_(like_block(low, block))
     log_share = block.clamp(max=-np.log(2)).exp_().neg_().log1p_()
-    block.sub_(log_share.mul_(like_block(owner_share, block)[:, None]))
+    block.sub_(log_share.mul_(like_block(in_bank, block)[:, None]))
     block[at, column_index] = owned.to(block.dtype)
 
 

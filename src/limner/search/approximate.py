@@ -146,33 +146,33 @@ def build(store: VectorStore, kind: str) -> None:
 Row = dict[str, Any]
 
 
-def near(
+def nearest_rows(
     store: VectorStore, queries: Embeddings, k: int, probes: int, *, progress: ProgressLike = None
 ) -> Iterator[list[Row]]:
     """Approximately the k best rows of every query, best first: id, value, thumbnail and score."""
     for low in range(0, len(queries), TILE_ROWS):
         part = Embeddings(queries.ids[low : low + TILE_ROWS], queries.matrix[low : low + TILE_ROWS])
-        asked = [_asked(store, part.matrix[row], k, probes) for row in counting(range(len(part)), progress)]
-        yield from _graded(part, asked)
+        row_lists = [_probed(store, part.matrix[row], k, probes) for row in counting(range(len(part)), progress)]
+        yield from _graded(part, row_lists)
 
 
-def _asked(store: VectorStore, vector: npt.NDArray[np.float32], k: int, probes: int) -> list[Row]:
+def _probed(store: VectorStore, vector: npt.NDArray[np.float32], k: int, probes: int) -> list[Row]:
     query = store.table.search(vector, vector_column_name="vector").distance_type("dot").nprobes(probes)
     query = query.refine_factor(REFINE).limit(k)
-    wanted = ["id", "vector", "value", "picture", "_distance"]
-    return list(query.select(wanted).with_row_id(True).to_arrow().to_pylist())
+    columns = ["id", "vector", "value", "picture", "_distance"]
+    return list(query.select(columns).with_row_id(True).to_arrow().to_pylist())
 
 
-def _graded(queries: Embeddings, asked: list[list[Row]]) -> Iterator[list[Row]]:
+def _graded(queries: Embeddings, row_lists: list[list[Row]]) -> Iterator[list[Row]]:
     """The same rows with the scores of an exact search; equal scores keep the order of the store."""
-    rows = {row["id"]: row for listed in asked for row in listed}
+    rows = {row["id"]: row for listed in row_lists for row in listed}
     if not rows:
-        yield from asked
+        yield from row_lists
         return
     matrix = np.array([row["vector"] for row in rows.values()], dtype=np.float32)
     scores = VectorScores(queries, Embeddings(Ids(rows), matrix)).matrix()
     at = {key: column for column, key in enumerate(rows)}
-    for number, listed in enumerate(asked):
+    for number, listed in enumerate(row_lists):
         scored = [{**row, "score": float(scores[number, at[row["id"]]])} for row in listed]
         yield sorted(scored, key=lambda row: (-row["score"], row["_rowid"]))
 
@@ -190,16 +190,16 @@ def joined(listed: list[list[Row]]) -> tuple[list[Row], Array, Array]:
     return list(rows.values()), indices, scores
 
 
-def sample(store: VectorStore, most: int) -> Array:
+def sample(store: VectorStore, count: int) -> Array:
     """Vectors of some rows, the same each time."""
-    chosen = np.sort(np.random.default_rng(0).choice(len(store), min(most, len(store)), replace=False))
+    chosen = np.sort(np.random.default_rng(0).choice(len(store), min(count, len(store)), replace=False))
     rows = store.table.take_offsets(chosen.tolist()).select(["vector"]).to_arrow()["vector"].combine_chunks()
     return np.asarray(rows.flatten().to_numpy(zero_copy_only=False).reshape(len(chosen), -1))
 
 
 def measured(
     store: VectorStore,
-    asked: Embeddings,
+    queries: Embeddings,
     of: str,
     answer: Array,
     k: int,
@@ -209,27 +209,27 @@ def measured(
     """The recall of these queries with this number of clusters; `answer` has the exact k best of each."""
     truth = [[row["id"] for row in store.take(places)] for places in answer]
     began = perf_counter()
-    found = [{row["id"] for row in listed} for listed in near(store, asked, k, probes, progress=progress)]
-    seconds = (perf_counter() - began) / len(asked)
-    shares = [len(got.intersection(right)) / len(right) for got, right in zip(found, truth, strict=True)]
-    return Recall(float(np.mean(shares)), k, len(asked), of, len(store), seconds, store.version)
+    proposed = [{row["id"] for row in listed} for listed in nearest_rows(store, queries, k, probes, progress=progress)]
+    seconds = (perf_counter() - began) / len(queries)
+    shares = [len(ids.intersection(right)) / len(right) for ids, right in zip(proposed, truth, strict=True)]
+    return Recall(float(np.mean(shares)), k, len(queries), of, len(store), seconds, store.version)
 
 
 def timed_exact(
-    asked: Embeddings, of_all: Callable[[], Array], of_one: Callable[[Embeddings], object]
+    queries: Embeddings, of_all: Callable[[], Array], of_one: Callable[[Embeddings], object]
 ) -> tuple[Array, tuple[float, float]]:
     """The exact answer; the time of a search for one query, and of every further query of the same search."""
     began = perf_counter()
     answer = of_all()
-    taken = perf_counter() - began
-    one = Embeddings(asked.ids[:1], asked.matrix[:1])
+    seconds = perf_counter() - began
+    one = Embeddings(queries.ids[:1], queries.matrix[:1])
     first = min(timeit.repeat(lambda: of_one(one), number=1, repeat=2))
-    return answer, (first, max(0.0, taken - first) / max(1, len(asked) - 1))
+    return answer, (first, max(0.0, seconds - first) / max(1, len(queries) - 1))
 
 
 def fewest_probes(
     store: VectorStore,
-    asked: Embeddings,
+    queries: Embeddings,
     of: str,
     answer: Array,
     k: int,
@@ -238,8 +238,8 @@ def fewest_probes(
 ) -> tuple[int, Recall]:
     """The fewest probed clusters that reach a recall, or else the maximum; and the recall."""
     for probes in PROBES:
-        step = progress.step(f"measuring recall, {probes} clusters probed", "queries", total=len(asked))
-        found = measured(store, asked, of, answer, k, probes, step)
-        if found.value >= recall:
+        step = progress.step(f"measuring recall, {probes} clusters probed", "queries", total=len(queries))
+        measurement = measured(store, queries, of, answer, k, probes, step)
+        if measurement.value >= recall:
             break
-    return probes, found
+    return probes, measurement

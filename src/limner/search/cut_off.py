@@ -102,23 +102,23 @@ class Calibration:
         if not 1 <= k <= DEPTH:
             raise LimnerError(f"a cut-off for the {k} best: expected 1 to {DEPTH}")
         answers = self.answers.first(k)
-        found = precision_threshold(answers, precision=precision, absent=self.absent, level=level)
-        if found.value is None:
+        threshold = precision_threshold(answers, precision=precision, absent=self.absent, level=level)
+        if threshold.value is None:
             reach = precision_within_reach(answers, absent=self.absent, level=level)
             best = f"about {reach:.0%} is" if reach else "no precision is"
             unit = "images" if answers.sizes.max() > 1 else "queries"
-            less = "ask for less, " if reach and reach >= lowest else ""
+            advice = "ask for less, " if reach and reach >= lowest else ""
             raise LimnerError(
-                f"no cut-off guarantees a precision of {100 * precision:g}% with this system and {found.clusters:,} "
-                f"judged {unit} to test it{_uneven(answers)}: {best} within reach; {less}judge more queries, or use a "
-                "better system"
+                f"no cut-off guarantees a precision of {100 * precision:g}% with this system and "
+                f"{threshold.clusters:,} judged {unit} to test it{_uneven(answers)}: {best} within reach; {advice}judge "
+                "more queries, or use a better system"
             )
-        return CutOff(found, k)
+        return CutOff(threshold, k)
 
     def confidences(self, ids: Sequence[str], scores: FloatArray) -> FloatArray:
         """The confidence of each hit of one query; needs at least its ten best, best first."""
-        near = 2 * np.asarray(scores, dtype=np.float64) - self.near(ids)
-        return np.asarray(near - np.mean(scores[:NEIGHBOURS]) if len(ids) else near)
+        differences = 2 * np.asarray(scores, dtype=np.float64) - self.near(ids)
+        return np.asarray(differences - np.mean(scores[:NEIGHBOURS]) if len(ids) else differences)
 
     def cut(self, ranking: Ranking, cut_off: CutOff) -> Ranking:
         """The answers above the cut-off; a query may have none.
@@ -127,18 +127,18 @@ class Calibration:
             ranking: An exact ranking without a correction, with at least ten answers and the k of the cut-off.
             cut_off: The result of `cut_off`.
         """
-        least = max(cut_off.k, NEIGHBOURS)
-        if ranking.depth < min(least, ranking.n_candidates or 0):
-            raise LimnerError(f"a cut-off needs the {least} best answers of each query: got {ranking.depth}")
-        kept = [self._sure(ranking, row, cut_off) for row in range(len(ranking.queries))]
-        return _only(ranking, kept, cut_off.k)
+        needed = max(cut_off.k, NEIGHBOURS)
+        if ranking.depth < min(needed, ranking.n_candidates or 0):
+            raise LimnerError(f"a cut-off needs the {needed} best answers of each query: got {ranking.depth}")
+        places = [self._rows_above_cut_off(ranking, row, cut_off) for row in range(len(ranking.queries))]
+        return _only(ranking, places, cut_off.k)
 
-    def _sure(self, ranking: Ranking, row: int, cut_off: CutOff) -> Array:
+    def _rows_above_cut_off(self, ranking: Ranking, row: int, cut_off: CutOff) -> Array:
         places = ranking.indices[row][ranking.indices[row] >= 0]
         ids = [ranking.candidates[int(place)] for place in places]
-        return self.sure(ids, np.asarray(ranking.scores)[row, : len(places)], cut_off)
+        return self.above_cut_off(ids, np.asarray(ranking.scores)[row, : len(places)], cut_off)
 
-    def sure(self, ids: Sequence[str], scores: FloatArray, cut_off: CutOff) -> Array:
+    def above_cut_off(self, ids: Sequence[str], scores: FloatArray, cut_off: CutOff) -> Array:
         """The positions of the hits of one query that are above the cut-off, among its k best.
 
         Args:
@@ -146,8 +146,8 @@ class Calibration:
             scores: Their scores.
             cut_off: The result of `cut_off`.
         """
-        found = self.confidences(ids, scores)[: cut_off.k]
-        return np.flatnonzero(found >= float(cut_off.threshold.value or 0))
+        confidences = self.confidences(ids, scores)[: cut_off.k]
+        return np.flatnonzero(confidences >= float(cut_off.threshold.value or 0))
 
 
 def _uneven(answers: Answers) -> str:
@@ -158,11 +158,11 @@ def _uneven(answers: Answers) -> str:
     return f" (with {sizes.mean():.1f} queries on average and up to {sizes.max():,}: leave out the largest)"
 
 
-def _only(ranking: Ranking, kept: Sequence[Array], k: int) -> Ranking:
+def _only(ranking: Ranking, places_of_rows: Sequence[Array], k: int) -> Ranking:
     """A ranking with only some of its entries."""
-    indices = np.full((len(kept), k), -1, dtype=ranking.indices.dtype)
+    indices = np.full((len(places_of_rows), k), -1, dtype=ranking.indices.dtype)
     scores = np.full(indices.shape, -np.inf, dtype=np.asarray(ranking.scores).dtype)
-    for row, places in enumerate(kept):
+    for row, places in enumerate(places_of_rows):
         indices[row, : len(places)] = ranking.indices[row][places]
         scores[row, : len(places)] = np.asarray(ranking.scores)[row][places]
     return replace(ranking, indices=indices, scores=scores)
@@ -203,13 +203,17 @@ def calibrate(
         raise LimnerError(f"{len(labels):,} labels of {len(scores.queries):,} queries: expected one each")
     right = judgements.relevant
     judged = np.isin(np.arange(len(scores.queries)), scores.queries.find(right.queries)[np.unique(right.rows)])
-    bank, rest = _parted(labels, judged, seed)
-    near = correct(scores, "csls", bank=_some(scores, bank), k=min(NEIGHBOURS, len(bank))).statistics.known["near"]
-    asked = _some(scores, rest)
-    wanted = right.restrict(queries=asked.queries, candidates=[c for c in scores.candidates if c in right.candidates])
-    answers = _answers(asked, wanted, np.asarray(near, dtype=np.float64), labels[rest], progress)
+    bank, test_rows = _parted(labels, judged, seed)
+    nearness = correct(scores, "csls", bank=_some(scores, bank), k=min(NEIGHBOURS, len(bank))).statistics.known["near"]
+    test_scores = _some(scores, test_rows)
+    test_judgements = right.restrict(
+        queries=test_scores.queries, candidates=[c for c in scores.candidates if c in right.candidates]
+    )
+    answers = _answers(
+        test_scores, test_judgements, np.asarray(nearness, dtype=np.float64), labels[test_rows], progress
+    )
     positions = scores.candidates.positions
-    return Calibration(answers, lambda ids: np.asarray(near, dtype=np.float64)[positions(list(ids))], absent)
+    return Calibration(answers, lambda ids: np.asarray(nearness, dtype=np.float64)[positions(list(ids))], absent)
 
 
 def judged_queries(collection: Collection, direction: str) -> tuple[Judgements, list[str]]:
@@ -242,33 +246,35 @@ def _parted(labels: Array, judged: Array, seed: int) -> tuple[Array, Array]:
     by_rank = np.argsort(rank[labels], kind="stable")
     cut = len(order) // BANK_SHARE
     bank = by_rank[rank[labels[by_rank]] < cut]
-    rest = by_rank[(rank[labels[by_rank]] >= cut) & judged[by_rank]]
-    if not len(bank) or not len(rest):
+    test_rows = by_rank[(rank[labels[by_rank]] >= cut) & judged[by_rank]]
+    if not len(bank) or not len(test_rows):
         raise LimnerError(f"{int(judged.sum()):,} judged queries: expected a few hundred to calibrate a cut-off")
-    enough = rest[rank[labels[rest]] <= rank[labels[rest[:MOST][-1]]]]
+    enough = test_rows[rank[labels[test_rows]] <= rank[labels[test_rows[:MOST][-1]]]]
     return np.sort(bank[:MOST]), np.sort(enough)
 
 
-def _answers(asked: Scores, right: Judgements, near: FloatArray, labels: Array, progress: Progress) -> Answers:
+def _answers(
+    test_scores: Scores, right: Judgements, nearness: FloatArray, labels: Array, progress: Progress
+) -> Answers:
     """Confidences with and without the right answers, and which hits are right."""
     from limner.stats.selective import Answers
 
-    most = int(right.counts.max(initial=0))
-    ranking = asked.top(min(DEPTH + most, len(asked.candidates)), progress=progress)
+    max_right = int(right.counts.max(initial=0))
+    ranking = test_scores.top(min(DEPTH + max_right, len(test_scores.candidates)), progress=progress)
     places, scores = ranking.indices.astype(np.int64), np.asarray(ranking.scores, dtype=np.float64)
-    columns = asked.candidates.positions(right.candidates)
-    rows = asked.queries.positions(right.queries)
-    known = np.unique(rows[right.rows] * len(asked.candidates) + columns[right.columns])
-    is_right = np.isin(np.arange(len(places))[:, None] * len(asked.candidates) + places, known)
-    confidence = 2 * scores - near[places] - scores[:, :NEIGHBOURS].mean(axis=1, keepdims=True)
-    without = _without(scores, near[places], is_right)
-    return Answers(confidence[:, :DEPTH], is_right[:, :DEPTH], without[:, :DEPTH], labels)
+    columns = test_scores.candidates.positions(right.candidates)
+    rows = test_scores.queries.positions(right.queries)
+    right_cells = np.unique(rows[right.rows] * len(test_scores.candidates) + columns[right.columns])
+    is_right = np.isin(np.arange(len(places))[:, None] * len(test_scores.candidates) + places, right_cells)
+    confidence = 2 * scores - nearness[places] - scores[:, :NEIGHBOURS].mean(axis=1, keepdims=True)
+    confidence_without = _confidence_without_right(scores, nearness[places], is_right)
+    return Answers(confidence[:, :DEPTH], is_right[:, :DEPTH], confidence_without[:, :DEPTH], labels)
 
 
-def _without(scores: Array, near: Array, right: Array) -> Array:
+def _confidence_without_right(scores: Array, nearness: Array, right: Array) -> Array:
     """The confidences after the right answers are removed; -inf if nothing is left."""
     order = np.argsort(right, axis=1, kind="stable")
-    left, scores, near = (np.take_along_axis(each, order, axis=1) for each in (~right, scores, near))
+    left, scores, nearness = (np.take_along_axis(each, order, axis=1) for each in (~right, scores, nearness))
     first = left[:, :NEIGHBOURS]
     best = (scores[:, :NEIGHBOURS] * first).sum(axis=1) / np.maximum(first.sum(axis=1), 1)
-    return np.where(left, 2 * scores - near - best[:, None], -np.inf)
+    return np.where(left, 2 * scores - nearness - best[:, None], -np.inf)

@@ -53,9 +53,9 @@ def encoded_known(
         return encoded(system, items, progress=progress), items, items[[]]
     except ZeroVectors as error:
         lost = set(error.rows)
-        kept = [row for row in range(len(items)) if row not in lost]
+        readable = [row for row in range(len(items)) if row not in lost]
     left = items[sorted(lost)]
-    return (encoded(system, items[kept], progress=progress) if kept else None), items[kept], left
+    return (encoded(system, items[readable], progress=progress) if readable else None), items[readable], left
 
 
 def encoded_readable(encode: Callable[[Items], Result], items: Items) -> tuple[Result | None, Items, dict[str, str]]:

@@ -71,7 +71,9 @@ def top(
         places, scores = top(queries, _allowed(counted, among), k, rows=len(chosen), max_norm=max_norm)
         return chosen[places], scores
     k = min(k, rows)
-    return _few(queries, counted, k, max_norm) if len(queries) <= TILE_ROWS else _many(queries, counted, k)
+    return (
+        _few_queries(queries, counted, k, max_norm) if len(queries) <= TILE_ROWS else _many_queries(queries, counted, k)
+    )
 
 
 def _allowed(blocks: Iterable[tuple[int, Float32]], among: Array) -> Iterator[Float32]:
@@ -95,25 +97,27 @@ def graded(queries: Embeddings, vectors: Float32, k: int) -> Best:
     return ranking.indices.astype(np.int64), np.asarray(ranking.scores, dtype=np.float32)
 
 
-def _few(queries: Embeddings, blocks: Iterable[tuple[int, Float32]], k: int, max_norm: float | None = None) -> Best:
-    held, known = _Held(k), max_norm or 0.0
+def _few_queries(
+    queries: Embeddings, blocks: Iterable[tuple[int, Float32]], k: int, max_norm: float | None = None
+) -> Best:
+    candidates, longest = _Candidates(k), max_norm or 0.0
     lengths = np.linalg.norm(queries.matrix.astype(np.float64), axis=1)
     floor = np.full(len(queries), -np.inf)
     for start, block in blocks:
-        near = _products(queries, start, block, max_norm)
+        products = _products(queries, start, block, max_norm)
         if max_norm is None:
-            known = max(known, float(np.sqrt(np.einsum("ij,ij->i", block, block, dtype=np.float64).max())))
-        floor = np.maximum(floor, _kth(near, k))
-        lowest = floor - 4 * gamma(queries.dim) * lengths * known * 1.001  # norms are rounded too
-        reached = near >= np.nextafter(lowest.astype(np.float32), np.float32(-np.inf))[:, None]
-        held.add(start, block, np.flatnonzero(reached[0] if len(near) == 1 else reached.any(axis=0)))
-        if held.count > HELD:
-            held.decide(queries)
-    return held.decide(queries)
+            longest = max(longest, float(np.sqrt(np.einsum("ij,ij->i", block, block, dtype=np.float64).max())))
+        floor = np.maximum(floor, _kth(products, k))
+        lowest = floor - 4 * gamma(queries.dim) * lengths * longest * 1.001  # norms are rounded too
+        reached = products >= np.nextafter(lowest.astype(np.float32), np.float32(-np.inf))[:, None]
+        candidates.add(start, block, np.flatnonzero(reached[0] if len(products) == 1 else reached.any(axis=0)))
+        if candidates.count > HELD:
+            candidates.decide(queries)
+    return candidates.decide(queries)
 
 
 @dataclass
-class _Held:
+class _Candidates:
     """Rows that may be among the best, with their positions."""
 
     k: int
@@ -130,20 +134,18 @@ class _Held:
         """Finds the best so far and drops everything else."""
         rows, places = np.concatenate(self.rows), np.concatenate(self.places)
         indices, scores = graded(queries, rows, self.k)
-        kept = np.unique(indices)
-        self.rows, self.places, self.count = [rows[kept]], [places[kept]], len(kept)
+        best_rows = np.unique(indices)
+        self.rows, self.places, self.count = [rows[best_rows]], [places[best_rows]], len(best_rows)
         return places[indices], scores
 
 
-def _many(queries: Embeddings, blocks: Iterable[tuple[int, Float32]], k: int) -> Best:
-    held: Best | None = None
+def _many_queries(queries: Embeddings, blocks: Iterable[tuple[int, Float32]], k: int) -> Best:
+    top: Best | None = None
     for start, block in blocks:
         indices, scores = graded(queries, block, k)
-        found = start + indices, scores
-        held = found if held is None else merged(held, found, k)
-    return (
-        held if held is not None else (np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32))
-    )
+        candidates = start + indices, scores
+        top = candidates if top is None else merged(top, candidates, k)
+    return top if top is not None else (np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32))
 
 
 def merged(earlier: Best, later: Best, k: int) -> Best:
@@ -155,25 +157,25 @@ def merged(earlier: Best, later: Best, k: int) -> Best:
     """
     from limner.scores.block_kernels import best
 
-    places, both = np.hstack([earlier[0], later[0]]), np.hstack([earlier[1], later[1]])
-    chosen = np.zeros((len(both), min(k, both.shape[1])), dtype=np.int32)
+    places, all_scores = np.hstack([earlier[0], later[0]]), np.hstack([earlier[1], later[1]])
+    chosen = np.zeros((len(all_scores), min(k, all_scores.shape[1])), dtype=np.int32)
     scores = np.zeros(chosen.shape, dtype=np.float32)
-    best(both, chosen, scores)
+    best(all_scores, chosen, scores)
     return np.take_along_axis(places, chosen.astype(np.int64), axis=1), scores
 
 
 def _products(queries: Embeddings, start: int, block: Float32, max_norm: float | None) -> Float32:
     """Plain products; refuses overflow, which would corrupt the comparison."""
     with np.errstate(over="ignore", invalid="ignore"):
-        near = queries.matrix @ block.T
+        products = queries.matrix @ block.T
     small = max_norm is not None and 2 * queries.max_norm * max_norm < LARGEST
-    if not small and not np.isfinite(near).all():
-        row, column = np.argwhere(~np.isfinite(near))[0]
+    if not small and not np.isfinite(products).all():
+        row, column = np.argwhere(~np.isfinite(products))[0]
         raise LimnerError(
             f"the product of query {queries.ids[int(row)]!r} and row {start + int(column)} of the index overflows "
             "single precision: index normalised vectors (similarity='cosine'), or divide them all by a constant"
         )
-    return near
+    return products
 
 
 def _kth(scores: Float32, k: int) -> Float32:
@@ -189,8 +191,8 @@ def _kth(scores: Float32, k: int) -> Float32:
         return np.full(len(scores), -np.inf)
     size = columns // (GROUPS * k)
     if size > 1:
-        whole = scores[:, : columns // size * size]
-        scores = whole.reshape(len(scores), -1, size).max(axis=2)
+        full_groups = scores[:, : columns // size * size]
+        scores = full_groups.reshape(len(scores), -1, size).max(axis=2)
     return np.partition(scores, scores.shape[1] - k, axis=1)[:, -k]
 
 
@@ -230,27 +232,27 @@ def proven(store: VectorStore, queries: Embeddings, k: int) -> list[list[Row]] |
 def _proven(store: VectorStore, query: Embeddings, k: int) -> list[Row] | None:
     limit = 2 * k + 16
     while limit <= LIMIT:
-        found = _asked(store, query.matrix[0], limit)
-        vectors = _vectors(found, query.dim)
+        table = _nearest_table(store, query.matrix[0], limit)
+        vectors = _vectors(table, query.dim)
         scores = VectorScores(query, Embeddings(Ids(range(len(vectors))), vectors)).small()[0]
         order = np.argsort(-scores, kind="stable")
         best = scores[order[: k + 1]]
         if (np.diff(best) == 0).any():  # ties keep the order of the store, which only a full read knows
             return None
-        if len(found) < limit or best[k - 1] > _outside(found["_distance"][-1].as_py(), query.dim):
-            return _rows(found, order[:k], scores)
+        if len(table) < limit or best[k - 1] > _outside(table["_distance"][-1].as_py(), query.dim):
+            return _rows(table, order[:k], scores)
         limit *= 4
     return None
 
 
-def _asked(store: VectorStore, vector: Float32, limit: int) -> pa.Table:
+def _nearest_table(store: VectorStore, vector: Float32, limit: int) -> pa.Table:
     with store.explained():
         query = store.table.search(vector, vector_column_name="vector").distance_type("dot").bypass_vector_index()
         return query.limit(limit).select(COLUMNS).to_arrow()
 
 
-def _vectors(found: pa.Table, dim: int) -> Float32:
-    flat = found["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+def _vectors(table: pa.Table, dim: int) -> Float32:
+    flat = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
     return np.ascontiguousarray(flat.reshape(-1, dim), dtype=np.float32)
 
 
@@ -264,6 +266,6 @@ def _outside(distance: float, dim: int) -> float:
     return 1 - distance + 4 * (gamma(dim) + 2.0**-24) * (1 + 2.0**-10)
 
 
-def _rows(found: pa.Table, chosen: Any, scores: Float32) -> list[Row]:
-    rows = found.select(["id", "value", "picture"]).take(chosen).to_pylist()
+def _rows(table: pa.Table, chosen: Any, scores: Float32) -> list[Row]:
+    rows = table.select(["id", "value", "picture"]).take(chosen).to_pylist()
     return [{**row, "score": float(score)} for row, score in zip(rows, scores[chosen], strict=True)]

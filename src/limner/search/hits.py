@@ -50,10 +50,10 @@ class Match:
         rank 3 by vectors
         (None, None)
         """
-        said = f" ({', '.join(self.words)})" if self.words else ""
-        ranks = (("words", self.by_words, said), ("vectors", self.by_vectors, "" if self.by_words else said))
-        told = ", ".join(f"{rank} by {name}{more}" for name, rank, more in ranks if rank)
-        return f"rank {told}" if told else ""
+        word_list = f" ({', '.join(self.words)})" if self.words else ""
+        ranks = (("words", self.by_words, word_list), ("vectors", self.by_vectors, "" if self.by_words else word_list))
+        ranks_text = ", ".join(f"{rank} by {name}{detail}" for name, rank, detail in ranks if rank)
+        return f"rank {ranks_text}" if ranks_text else ""
 
 
 @dataclass(frozen=True)
@@ -102,11 +102,11 @@ class Hits:
     def __getitem__(self, query: object) -> list[Hit]:
         """The hits of one query, by its id."""
         number = self.ranking.queries.index(query)
-        held = zip(self.ranking.indices[number], self._scores[number], strict=True)
-        named = [(self.ranking.candidates[int(index)], float(score)) for index, score in held if index >= 0]
-        asked = self.ranking.queries[number]
+        pairs = zip(self.ranking.indices[number], self._scores[number], strict=True)
+        named = [(self.ranking.candidates[int(index)], float(score)) for index, score in pairs if index >= 0]
+        query_id = self.ranking.queries[number]
         return [
-            Hit(rank, key, score, self.rows[key]["value"], self.rows[key]["picture"], self.matches.get((asked, key)))
+            Hit(rank, key, score, self.rows[key]["value"], self.rows[key]["picture"], self.matches.get((query_id, key)))
             for rank, (key, score) in enumerate(named, start=1)
         ]
 
@@ -115,17 +115,17 @@ class Hits:
         return self.ranking.scores
 
     @property
-    def way(self) -> str:
+    def description(self) -> str:
         """What was searched, and how."""
         recall = "recall not measured since the index changed" if self.recall is None else self.recall
-        way = "exact" if self.exact else f"approximate, {recall}"
+        exactness = "exact" if self.exact else f"approximate, {recall}"
         corrected = f", corrected by {self.correction}" if self.correction else ""
-        return f"{searched(self.ranking.n_candidates or 0, self.kind, self.by)}, {way}{corrected}"
+        return f"{searched(self.ranking.n_candidates or 0, self.kind, self.by)}, {exactness}{corrected}"
 
     @property
-    def how(self) -> str:
+    def summary(self) -> str:
         """One line on how the search was done, with its guarantee, minus terms and filters."""
-        return "; ".join([self.way, *([str(self.cut_off)] if self.cut_off else []), *self.notes])
+        return "; ".join([self.description, *([str(self.cut_off)] if self.cut_off else []), *self.notes])
 
     def records(self) -> list[dict[str, object]]:
         """One plain dict per hit."""
@@ -164,16 +164,17 @@ class Hits:
         for number, (key, value) in enumerate(zip(self.queries.ids, self.queries.values, strict=True)):
             lines = [f"{hit.rank:>4}  {hit.score:>8.4f}  {hit.id}{_after(hit)}" for hit in self[key]]
             parts.append("\n".join([_named(key, value, number), *(lines or [f"      {NOTHING}"])]))
-        return "\n\n".join([*parts, self.how])
+        return "\n\n".join([*parts, self.summary])
 
     def html(self) -> str:
         """A self-contained HTML page with thumbnails."""
         page = template("limner.search", "hits.html")
         named = zip(self.queries.ids, self.queries.values, strict=True)
-        shown = [
-            (_asked(key, value, self.queries.kind), [_shown(h, self.kind) for h in self[key]]) for key, value in named
+        sections = [
+            (_query_view(key, value, self.queries.kind), [_hit_view(h, self.kind) for h in self[key]])
+            for key, value in named
         ]
-        return page.render(shown=shown, how=self.how, kind=self.kind, nothing=NOTHING)
+        return page.render(shown=sections, how=self.summary, kind=self.kind, nothing=NOTHING)
 
     def save(self, path: str | Path) -> Path:
         """Writes .html, .json, .csv, or .run (a TREC run), atomically."""
@@ -192,8 +193,8 @@ class Hits:
 
     def _csv(self) -> str:
         out = io.StringIO()
-        more = [each.name for each in fields(Match)] if self.matches else []
-        named = ["query", "query_value", "rank", "id", "score", "value", *more]
+        match_columns = [each.name for each in fields(Match)] if self.matches else []
+        named = ["query", "query_value", "rank", "id", "score", "value", *match_columns]
         writer = csv.DictWriter(out, named, lineterminator="\n")
         writer.writeheader()
         for row in self.records():
@@ -231,7 +232,7 @@ def _cut(text: str) -> str:
     return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
 
 
-def _asked(key: str, value: object, kind: str) -> dict[str, object]:
+def _query_view(key: str, value: object, kind: str) -> dict[str, object]:
     """A query as the page shows it."""
     if kind == "image" and value is not None:
         uri, why = _uri(value, None, key)
@@ -239,7 +240,7 @@ def _asked(key: str, value: object, kind: str) -> dict[str, object]:
     return {"title": key if value is None else str(value), "picture": None, "why": ""}
 
 
-def _shown(hit: Hit, kind: str) -> dict[str, object]:
+def _hit_view(hit: Hit, kind: str) -> dict[str, object]:
     """A hit as the page shows it."""
     uri, why = _uri(hit.value, hit.picture, hit.id) if kind == "image" else (None, "")
     text = hit.value if kind == "text" else None

@@ -54,7 +54,7 @@ class Ordered:
         """Why an item is in the list."""
         place = int(self.places[number])
         words = texts.bm25.matched(terms.words, place)
-        return Match(words, int(self.by_words[number]), int(self.by_vectors[number]), texts.telling(terms, place))
+        return Match(words, int(self.by_words[number]), int(self.by_vectors[number]), texts.best_text(terms, place))
 
 
 @noted
@@ -86,31 +86,33 @@ def search_words(
         raise UnknownName("way to rank", by, WAYS)
     if k < 1:
         raise LimnerError(f"search for the {k} best: expected at least 1")
-    known = ItemTexts.of_index(index) if texts is None else texts
+    item_texts = ItemTexts.of_index(index) if texts is None else texts
     filters = [
-        each for given in where for each in ([given] if isinstance(given, FieldFilter) else read_filters([given]))
+        each
+        for condition in where
+        for each in ([condition] if isinstance(condition, FieldFilter) else read_filters([condition]))
     ]
-    asked, read, vectors = _read(index, queries, known, by, literal)
-    found, notes = [], []
+    items, read, vectors = _read(index, queries, item_texts, by, literal)
+    ordered, notes = [], []
     for number, terms in enumerate(each.with_filters(filters) for each in read):
         vector = None if vectors is None else vectors.subset([vectors.ids[number]])
-        found.append((terms, _ordered(index, terms, known, by, max(k, DEPTH), vector)))
-        notes.append(about(terms, known))
+        ordered.append((terms, _ordered(index, terms, item_texts, by, max(k, DEPTH), vector)))
+        notes.append(about(terms, item_texts))
         progress(number + 1, len(read))
-    return replace(_hits(index, asked, found, known, k), by=by, notes=tuple(dict.fromkeys(filter(None, notes))))
+    return replace(_hits(index, items, ordered, item_texts, k), by=by, notes=tuple(dict.fromkeys(filter(None, notes))))
 
 
 def _read(
-    index: Index, queries: Queries, known: ItemTexts, by: str, literal: bool
+    index: Index, queries: Queries, item_texts: ItemTexts, by: str, literal: bool
 ) -> tuple[Items, list[Terms], Vectors | None]:
     """The queries, the terms of each, and the vectors of those that are not texts."""
-    asked = None if as_vectors(queries, sets=index.about.has_sets) is not None else Items.of(queries)
-    if asked is not None and asked.kind == "text":
-        return asked, [Terms(text) if literal else read_terms(text, known.names) for text in asked.values], None
+    items = None if as_vectors(queries, sets=index.about.has_sets) is not None else Items.of(queries)
+    if items is not None and items.kind == "text":
+        return items, [Terms(text) if literal else read_terms(text, item_texts.names) for text in items.values], None
     if by != "vectors":
         raise LimnerError(f"queries that are not texts cannot be ranked by words: leave out by={by!r} (--by {by})")
-    shown, vectors = index.asked(queries)
-    return shown, [Terms("")] * len(vectors), vectors
+    query_items, vectors = index.read_queries(queries)
+    return query_items, [Terms("")] * len(vectors), vectors
 
 
 def _ordered(
@@ -120,29 +122,29 @@ def _ordered(
     if vector is None and not terms.words.strip():
         raise LimnerError("a query without words: add words to search for, besides minus terms and filters")
     allowed = texts.allowed(replace(terms, without=()) if texts.is_empty else terms)
-    near = None
+    nearest = None
     if by != "words":
-        asked = query_vector(index, terms, texts) if vector is None else vector
-        places, scores = index.nearest(asked, depth, among=allowed)
-        near = places[0], scores[0]
-    return fused(terms, texts, near, allowed, by, depth)
+        vectors = query_vector(index, terms, texts) if vector is None else vector
+        places, scores = index.nearest(vectors, depth, among=allowed)
+        nearest = places[0], scores[0]
+    return fused(terms, texts, nearest, allowed, by, depth)
 
 
 def query_vector(index: Index, terms: Terms, texts: ItemTexts) -> Vectors:
     """The vector of the words, or their vectors; if the index has no texts, without the directions of minus terms."""
-    asked = index.asked(Items(Ids(["query"]), [terms.words], kind="text"))[1]
+    query = index.read_queries(Items(Ids(["query"]), [terms.words], kind="text"))[1]
     if not terms.without or not texts.is_empty:
-        return asked
-    minus = index.asked(Items(Ids(range(len(terms.without))), list(terms.without), kind="text"))[1]
-    if not isinstance(asked, Embeddings) or not isinstance(minus, Embeddings):
+        return query
+    minus = index.read_queries(Items(Ids(range(len(terms.without))), list(terms.without), kind="text"))[1]
+    if not isinstance(query, Embeddings) or not isinstance(minus, Embeddings):
         raise LimnerError(
             f"the minus term {terms.without[0]!r}: an index without captions removes its direction from the query "
             "vector, but a query has several vectors here; leave it out, or create the index from a collection "
             "with captions"
         )
     basis = np.linalg.qr(minus.matrix.T.astype(np.float64))[0]
-    left = asked.matrix - (asked.matrix @ basis) @ basis.T
-    return index.asked(Embeddings(asked.ids, left.astype(np.float32)))[1]
+    left = query.matrix - (query.matrix @ basis) @ basis.T
+    return index.read_queries(Embeddings(query.ids, left.astype(np.float32)))[1]
 
 
 def fused(
@@ -158,11 +160,11 @@ def fused(
         by: A key of `WAYS`.
         depth: Number of entries of each list that count.
     """
-    nothing = np.empty(0, np.int64), np.empty(0)
-    near = nothing if nearest is None or by == "words" else (nearest[0][:depth], nearest[1][:depth])
+    empty = np.empty(0, np.int64), np.empty(0)
+    by_vectors = empty if nearest is None or by == "words" else (nearest[0][:depth], nearest[1][:depth])
     if by == "vectors":
-        ranks = np.arange(1, len(near[0]) + 1)
-        return Ordered(near[0], near[1], np.zeros(len(ranks), np.int64), ranks)
+        ranks = np.arange(1, len(by_vectors[0]) + 1)
+        return Ordered(by_vectors[0], by_vectors[1], np.zeros(len(ranks), np.int64), ranks)
     if texts.is_empty:
         raise LimnerError(
             f"these {texts.kind}s have no texts in the index: create it from a collection with captions, or "
@@ -172,7 +174,7 @@ def fused(
     if by == "words":
         ranks = np.arange(1, len(word[0]) + 1)
         return Ordered(word[0], word[1], ranks, np.zeros(len(ranks), np.int64))
-    return _both(word, near)
+    return _merged_ranks(word, by_vectors)
 
 
 def _by_words(terms: Terms, texts: ItemTexts, allowed: Array | None, depth: int) -> tuple[Array, Array]:
@@ -185,17 +187,17 @@ def _by_words(terms: Terms, texts: ItemTexts, allowed: Array | None, depth: int)
     return order, scores[order]
 
 
-def _both(word: tuple[Array, Array], near: tuple[Array, Array]) -> Ordered:
+def _merged_ranks(word: tuple[Array, Array], by_vectors: tuple[Array, Array]) -> Ordered:
     """Fuses two lists by reciprocal rank; equal sums keep the order of the items."""
     from limner.match.fusion import reciprocal_rank
 
-    union = np.union1d(word[0], near[0]).astype(np.int64)
+    union = np.union1d(word[0], by_vectors[0]).astype(np.int64)
     if not len(union):
         return Ordered(union, np.empty(0), union, union)
-    ids, at = Ids(union.tolist(), what="candidate"), [np.searchsorted(union, each[0]) for each in (word, near)]
+    ids, at = Ids(union.tolist(), what="candidate"), [np.searchsorted(union, each[0]) for each in (word, by_vectors)]
     lists = [
         Ranking(Ids(["query"]), ids, places[None, :], np.asarray(scores, dtype=np.float64)[None, :], len(union))
-        for places, (_, scores) in zip(at, (word, near), strict=True)
+        for places, (_, scores) in zip(at, (word, by_vectors), strict=True)
     ]
     ranking: Any = reciprocal_rank([each for each in lists if each.depth])
     chosen = ranking.indices[0][ranking.indices[0] >= 0]
@@ -207,30 +209,30 @@ def _both(word: tuple[Array, Array], near: tuple[Array, Array]) -> Ordered:
 
 def about(terms: Terms, texts: ItemTexts) -> str:
     """Notes on the effect of minus terms and filters."""
-    kind, said = texts.kind, []
+    kind, parts = texts.kind, []
     if terms.without:
         named = " and ".join(f"“{word}”" for word in terms.without)
-        said.append(
+        parts.append(
             f"without {named}: its direction is removed from the query vector; {kind}s that show it can still be found"
             if texts.is_empty
             else f"without {named}: {kind}s whose own {'captions' if kind == 'image' else 'words'} have it are removed"
         )
     if terms.where:
-        said.append("only " + ", ".join(map(str, terms.where)))
-    return "; ".join(said)
+        parts.append("only " + ", ".join(map(str, terms.where)))
+    return "; ".join(parts)
 
 
-def _hits(index: Index, asked: Items, found: list[tuple[Terms, Ordered]], texts: ItemTexts, k: int) -> Hits:
+def _hits(index: Index, items: Items, ordered: list[tuple[Terms, Ordered]], texts: ItemTexts, k: int) -> Hits:
     """The hits of all queries; short lists are padded."""
-    width = max((min(k, len(each.places)) for _, each in found), default=0)
-    places = np.full((len(found), width), -1, dtype=np.int64)
+    width = max((min(k, len(each.places)) for _, each in ordered), default=0)
+    places = np.full((len(ordered), width), -1, dtype=np.int64)
     scores = np.full(places.shape, -np.inf)
     matches: dict[tuple[str, str], Match] = {}
-    for number, (_, each) in enumerate(found):
-        held = min(width, len(each.places))
-        places[number, :held], scores[number, :held] = each.places[:held], each.scores[:held]
-    hits = index.hits_at(asked, places, scores)
-    for number, (terms, each) in enumerate(found):
-        for place, hit in enumerate(hits[asked.ids[number]]):
-            matches[asked.ids[number], hit.id] = each.match(place, texts, terms)
+    for number, (_, each) in enumerate(ordered):
+        count = min(width, len(each.places))
+        places[number, :count], scores[number, :count] = each.places[:count], each.scores[:count]
+    hits = index.hits_at(items, places, scores)
+    for number, (terms, each) in enumerate(ordered):
+        for place, hit in enumerate(hits[items.ids[number]]):
+            matches[items.ids[number], hit.id] = each.match(place, texts, terms)
     return replace(hits, matches=matches)

@@ -116,16 +116,16 @@ class Index:
         refuse_unlike(self.about, embeddings, items)
         self.refuse_other(system)
         with self.store.writing():
-            there = self.store.present(embeddings.ids)
-            if there and existing == "refuse":
+            present = self.store.present(embeddings.ids)
+            if present and existing == "refuse":
                 raise LimnerError(
-                    f"{len(there)} of {len(embeddings)} ids are in the index already ({shown(sorted(there))}): replace "
-                    "them with existing='replace' (--replace), or leave them with existing='skip' (--resume)"
+                    f"{len(present)} of {len(embeddings)} ids are in the index already ({shown(sorted(present))}): "
+                    "replace them with existing='replace' (--replace), or leave them with existing='skip' (--resume)"
                 )
             if existing == "skip":
-                embeddings = embeddings.subset([key for key in embeddings.ids if key not in there])
+                embeddings = embeddings.subset([key for key in embeddings.ids if key not in present])
             if len(embeddings):
-                write = self.store.replace if there and existing == "replace" else self.store.append
+                write = self.store.replace if present and existing == "replace" else self.store.append
                 write(batches(self.about, embeddings, items, as_progress(progress)))
                 self._measure_again(measure)
         return len(embeddings)
@@ -141,8 +141,8 @@ class Index:
 
     def holds(self, ids: Iterable[object]) -> list[bool]:
         """Which of these ids are in the index."""
-        there = self.store.present(wanted := [str(key) for key in ids])
-        return [key in there for key in wanted]
+        present = self.store.present(keys := [str(key) for key in ids])
+        return [key in present for key in keys]
 
     def delete(self, ids: Iterable[object], *, measure: bool = True) -> int:
         """Removes items in one commit, and returns their number; refuses unknown ids. `measure` is as in `add`."""
@@ -204,35 +204,35 @@ class Index:
         progress = as_progress(progress)
         if k < 1:
             raise LimnerError(f"search for the {k} best: expected at least 1")
-        asked, vectors = self.asked(queries)
+        items, vectors = self.read_queries(queries)
         ann = self._ann(exact, correct is not None)
         if correct is not None:
-            return self._corrected(asked, vectors, k, self._correction(vectors, correct, bank, options), progress)
+            return self._corrected(items, vectors, k, self._correction(vectors, correct, bank, options), progress)
         if bank is not None or options:
             extra = "a bank" if bank is not None else shown(options)
             raise LimnerError(f"{extra} without a correction: name one, such as correct='csls'")
         if ann is not None and isinstance(vectors, Embeddings) and (exact is False or ann.is_faster(len(vectors))):
-            near = approximate.joined(list(approximate.near(self.store, vectors, k, ann.probes)))
-            return replace(self._hits(asked, *near), recall=ann.recall, exact=False)
-        if (few := self._proposed(vectors, k, progress)) is not None:
-            return self._hits(asked, *approximate.joined(few))
-        return self.hits_at(asked, *self.nearest(vectors, k, progress=progress))
+            neighbours = approximate.joined(list(approximate.nearest_rows(self.store, vectors, k, ann.probes)))
+            return replace(self._hits(items, *neighbours), recall=ann.recall, exact=False)
+        if (proposed := self._proposed(vectors, k, progress)) is not None:
+            return self._hits(items, *approximate.joined(proposed))
+        return self.hits_at(items, *self.nearest(vectors, k, progress=progress))
 
     def scores(self, queries: Queries) -> Scores:
         """Scores of queries against all items in the index."""
-        vectors = self.asked(queries)[1]
-        held = self._in_memory()
+        vectors = self.read_queries(queries)[1]
+        in_memory = self._in_memory()
         if isinstance(vectors, VectorSets):
-            source = self.store if held is None else held.pieces
+            source = self.store if in_memory is None else in_memory.pieces
             return set_search.StoredSetScores(vectors, source, self.ids, str(self.about.pooling))
-        if held is not None:
-            return VectorScores(vectors, Embeddings(self.ids, held.vectors))
+        if in_memory is not None:
+            return VectorScores(vectors, Embeddings(self.ids, in_memory.vectors))
         return StoredScores(vectors, self.store, self.ids)
 
-    def statistics(self, how: Named, bank: Queries, *, progress: ProgressLike = None, **options: Any) -> Statistics:
+    def statistics(self, method: Named, bank: Queries, *, progress: ProgressLike = None, **options: Any) -> Statistics:
         """The statistics of a query bank, which can be saved to correct single live queries."""
-        seen = self.scores(bank)
-        return correct(seen, how, bank=seen, **options).gather(progress=progress)
+        bank_scores = self.scores(bank)
+        return correct(bank_scores, method, bank=bank_scores, **options).gather(progress=progress)
 
     def approximate(
         self,
@@ -262,42 +262,44 @@ class Index:
         """Measures the recall of the approximate index now, and saves it in the store."""
         with self.store.writing():
             ann = self._needed_ann()
-            asked, of = self._sample(queries, sample)
-            measured = approximate.measured(self.store, asked, of, self.nearest(asked, k)[0], k, ann.probes, progress)
+            sampled, of = self._sample(queries, sample)
+            measured = approximate.measured(
+                self.store, sampled, of, self.nearest(sampled, k)[0], k, ann.probes, progress
+            )
             self._keep(replace(ann, recall=measured))
         return measured
 
     # --- how -------------------------------------------------------------------------------------------------------
 
-    def _build(self, kind: str, recall: float, asked: Embeddings, of: str, k: int, progress: Progress) -> Ann:
+    def _build(self, kind: str, recall: float, sampled: Embeddings, of: str, k: int, progress: Progress) -> Ann:
         """Builds the approximate index, with the fewest probes that reach the target recall, or else the maximum."""
         progress.step(f"building an approximate index ({kind}) of {len(self):,} items")
         approximate.build(self.store, kind)
-        step = progress.step(f"finding the exact neighbours of {len(asked):,} queries", "rows")
+        step = progress.step(f"finding the exact neighbours of {len(sampled):,} queries", "rows")
         self._in_memory()
         answer, exact_seconds = approximate.timed_exact(
-            asked, lambda: self.nearest(asked, k, progress=step)[0], lambda one: self.search(one, k, exact=True)
+            sampled, lambda: self.nearest(sampled, k, progress=step)[0], lambda one: self.search(one, k, exact=True)
         )
-        probes, measured = approximate.fewest_probes(self.store, asked, of, answer, k, recall, progress)
+        probes, measured = approximate.fewest_probes(self.store, sampled, of, answer, k, recall, progress)
         ann = Ann(kind, probes, measured, recall, measured.seconds, exact_seconds)
         self._keep(ann)
         return ann
 
-    def _measure_again(self, wanted: bool) -> None:
+    def _measure_again(self, remeasure: bool) -> None:
         """Measures recall again after a change."""
-        ann = Ann.noted(self.store) if wanted and len(self) else None
+        ann = Ann.noted(self.store) if remeasure and len(self) else None
         if ann is not None:
-            asked, of = self._sample(None, SAMPLE)
-            found = approximate.measured(self.store, asked, of, self.nearest(asked, K)[0], K, ann.probes)
-            self._keep(replace(ann, recall=found))
+            sampled, of = self._sample(None, SAMPLE)
+            recall = approximate.measured(self.store, sampled, of, self.nearest(sampled, K)[0], K, ann.probes)
+            self._keep(replace(ann, recall=recall))
 
     def _keep(self, ann: Ann) -> None:
         """Saves the settings, which creates a new version of the same rows."""
-        held = self._now_held()
+        loaded = self._loaded_version()
         ann.keep(self.store)
-        self._held = held and replace(held, version=self.version)
+        self._held = loaded and replace(loaded, version=self.version)
 
-    def asked(self, queries: Queries) -> tuple[Items, Vectors]:
+    def read_queries(self, queries: Queries) -> tuple[Items, Vectors]:
         """The queries as items and as vectors, normalised for cosine similarity."""
         vectors = as_vectors(queries, sets=self.about.has_sets)
         if vectors is not None:
@@ -333,11 +335,11 @@ class Index:
         """All vectors, or None if they are too large."""
         if self.store.size > self.memory:
             return None
-        held = self._now_held() or HeldVersion.of(self.store)
-        self._held = held
-        return held
+        loaded = self._loaded_version() or HeldVersion.of(self.store)
+        self._held = loaded
+        return loaded
 
-    def _now_held(self) -> HeldVersion | None:
+    def _loaded_version(self) -> HeldVersion | None:
         """The version in memory, if it is the one that is searched."""
         return self._held if self._held is not None and self._held.version == self.version else None
 
@@ -346,52 +348,52 @@ class Index:
         version = self.version
         if isinstance(vectors, VectorSets) or len(vectors) > PROPOSED or self.about.similarity != "cosine":
             return None
-        if self._now_held() is not None or (self._searched == version and self.store.size <= self.memory):
+        if self._loaded_version() is not None or (self._searched == version and self.store.size <= self.memory):
             return None
         self._searched = version
         progress(0, len(self))
-        found = exact_search.proven(self.store, vectors, k)
+        rows = exact_search.proven(self.store, vectors, k)
         progress(len(self), len(self))
-        return found
+        return rows
 
     def nearest(
         self, vectors: Vectors, k: int, *, among: Array | None = None, progress: ProgressLike = None
     ) -> exact_search.Best:
         """The exact k best rows: positions in the store and scores; only among the rows of a mask, if one is given."""
-        held = self._in_memory()
+        loaded = self._in_memory()
         if isinstance(vectors, VectorSets):
-            pieces = set_search.pieces_of(self.store if held is None else held.pieces, among)
+            pieces = set_search.pieces_of(self.store if loaded is None else loaded.pieces, among)
             pooling = str(self.about.pooling)
             return set_search.top(vectors, pieces, k, rows=len(self), pooling=pooling, progress=progress)
-        blocks = self.store.vectors() if held is None else iter([held.vectors] if len(held.vectors) else [])
+        blocks = self.store.vectors() if loaded is None else iter([loaded.vectors] if len(loaded.vectors) else [])
         longest = 1.0 if self.about.similarity == "cosine" else None
         return exact_search.top(vectors, blocks, k, rows=len(self), max_norm=longest, among=among, progress=progress)
 
-    def _correction(self, vectors: Vectors, how: How, bank: object, options: Mapping[str, Any]) -> Scores:
+    def _correction(self, vectors: Vectors, method: How, bank: object, options: Mapping[str, Any]) -> Scores:
         if isinstance(bank, (str, Path)):
             bank = Statistics.load(bank, trust=bool(options.get("trust")))
         if bank is not None and not isinstance(bank, Statistics):
             bank = self.scores(bank)
-        return correct(self.scores(vectors), how, bank=bank, **options)
+        return correct(self.scores(vectors), method, bank=bank, **options)
 
-    def _corrected(self, asked: Items, vectors: Vectors, k: int, scores: Any, progress: Progress) -> Hits:
+    def _corrected(self, items: Items, vectors: Vectors, k: int, scores: Any, progress: Progress) -> Hits:
         ranking = scores.top(k, progress=progress)
-        return replace(self.hits_at(asked, ranking.indices, ranking.scores), correction=scores.correction.name)
+        return replace(self.hits_at(items, ranking.indices, ranking.scores), correction=scores.correction.name)
 
-    def hits_at(self, asked: Items, places: Array, scores: Array) -> Hits:
+    def hits_at(self, items: Items, places: Array, scores: Array) -> Hits:
         """The hits at these positions of the store, one row per query; -1 for none."""
-        unique, held = np.unique(places[places >= 0]), self._now_held()
-        rows = self.store.take(unique) if held is None else held.take(self.store, unique)
-        return self._hits(asked, rows, np.where(places < 0, -1, np.searchsorted(unique, places)), scores)
+        unique, loaded = np.unique(places[places >= 0]), self._loaded_version()
+        rows = self.store.take(unique) if loaded is None else loaded.take(self.store, unique)
+        return self._hits(items, rows, np.where(places < 0, -1, np.searchsorted(unique, places)), scores)
 
-    def _hits(self, asked: Items, rows: list[dict[str, Any]], indices: Array, scores: Array) -> Hits:
-        ranking = Ranking(asked.ids, Ids([row["id"] for row in rows], what="candidate"), indices, scores, len(self))
-        return Hits(asked, ranking, {row["id"]: row for row in rows}, self.about.kind)
+    def _hits(self, items: Items, rows: list[dict[str, Any]], indices: Array, scores: Array) -> Hits:
+        ranking = Ranking(items.ids, Ids([row["id"] for row in rows], what="candidate"), indices, scores, len(self))
+        return Hits(items, ranking, {row["id"]: row for row in rows}, self.about.kind)
 
     def _sample(self, queries: Queries | None, sample: int) -> tuple[Embeddings, str]:
-        asked = None if queries is None else self.asked(queries)[1]
-        if isinstance(asked, Embeddings):
-            return asked, "given"
+        vectors = None if queries is None else self.read_queries(queries)[1]
+        if isinstance(vectors, Embeddings):
+            return vectors, "given"
         return numbered(approximate.sample(self.store, sample)), "stored"
 
 
@@ -403,7 +405,7 @@ def index(
     similarity: str | None = None,
     system: System | None = None,
     system_name: str | None = None,
-    made_by: str | None = None,
+    model_label: str | None = None,
     progress: ProgressLike = None,
 ) -> Index:
     """Creates an index, in one commit.
@@ -418,15 +420,15 @@ def index(
             several vectors per item says.
         system: The model that made the vectors, which also encodes queries; other models are refused afterwards.
         system_name: The system that `limner search` loads to encode queries: a file, or "module:thing".
-        made_by: Name of the system in messages; its name by default.
+        model_label: Name of the system in messages; its name by default.
         progress: Called with (rows written, rows in total).
     """
     several = isinstance(embeddings, VectorSets)
     vectors: Any = embeddings if several else Embeddings.of(embeddings, ids=None if items is None else items.ids)
-    how = similarity or (set_similarity(system) if several else "cosine")
-    called = made_by or getattr(system, "name", None) or system_name
+    chosen_similarity = similarity or (set_similarity(system) if several else "cosine")
+    called = model_label or getattr(system, "name", None) or system_name
     kind, model = "item" if items is None else items.kind, identity(system, system_name)
-    about = About(vectors.dim, kind, how, system_name, model, called, "maxsim" if several else None)
+    about = About(vectors.dim, kind, chosen_similarity, system_name, model, called, "maxsim" if several else None)
     if not len(vectors):
         raise LimnerError("no vectors to index: expected at least one")
     return Index(VectorStore.create(path, about, batches(about, vectors, items, as_progress(progress))), system)

@@ -48,9 +48,9 @@ def calibrate_index(
         progress: Called with (queries done, queries in total).
     """
     scores = index.scores(queries)
-    known = calibrate(scores, judgements, images=images, absent=absent, progress=progress)
-    _keep(index, known)
-    return known
+    calibration = calibrate(scores, judgements, images=images, absent=absent, progress=progress)
+    _keep(index, calibration)
+    return calibration
 
 
 def search_sure(
@@ -72,16 +72,16 @@ def search_sure(
         level: The probability that the guarantee holds.
         progress: Called with (rows done, rows in total).
     """
-    known = calibration_of(index)
-    cut_off = known.cut_off(precision, k=k, level=level)
-    return cut_hits(known, cut_off, index.search(queries, max(k, NEIGHBOURS), exact=True, progress=progress))
+    calibration = calibration_of(index)
+    cut_off = calibration.cut_off(precision, k=k, level=level)
+    return cut_hits(calibration, cut_off, index.search(queries, max(k, NEIGHBOURS), exact=True, progress=progress))
 
 
-def cut_hits(known: Calibration, cut_off: CutOff, hits: Hits) -> Hits:
+def cut_hits(calibration: Calibration, cut_off: CutOff, hits: Hits) -> Hits:
     """The hits above the cut-off."""
     if hits.correction is not None or not hits.exact:
         raise LimnerError("a cut-off needs exact, uncorrected hits: leave out the correction and approximate search")
-    return replace(hits, ranking=known.cut(hits.ranking, cut_off), cut_off=cut_off)
+    return replace(hits, ranking=calibration.cut(hits.ranking, cut_off), cut_off=cut_off)
 
 
 def calibration_of(index: Index) -> Calibration:
@@ -89,13 +89,13 @@ def calibration_of(index: Index) -> Calibration:
     path, database = index.store.path, connect(index.store.path)
     try:
         with index.store.explained():  # a damaged file may even be a panic of compiled code
-            held, table = database.open_table(EVIDENCE).to_arrow(), database.open_table(NEAR)
+            evidence, table = database.open_table(EVIDENCE).to_arrow(), database.open_table(NEAR)
     except LimnerError:
         raise LimnerError(
             f"the index {path} is not calibrated: give judged queries with 'limner index {path} --calibrate "
             "COLLECTION', or limner.search.calibrate_index(...)"
         ) from None
-    about, answers = _evidence(held, path)
+    about, answers = _evidence(evidence, path)
     if (about["version"], about["rows"]) != (index.version, len(index)):
         raise LimnerError(
             f"the index {path} has changed since it was calibrated ({about['rows']:,} items then, {len(index):,} now): "
@@ -104,14 +104,14 @@ def calibration_of(index: Index) -> Calibration:
     return Calibration(answers, lambda ids: _looked_up(index, table, ids), about["absent"])
 
 
-def _evidence(held: Any, path: str) -> tuple[dict[str, Any], Answers]:
+def _evidence(evidence: Any, path: str) -> tuple[dict[str, Any], Answers]:
     """The description of a calibration and the answers to judged queries; refused if they are damaged."""
     from limner.stats.selective import Answers
 
     try:
-        about = dict(parse_json((held.schema.metadata or {})[b"limner"].decode(), where="it"))
+        about = dict(parse_json((evidence.schema.metadata or {})[b"limner"].decode(), where="it"))
         numbers = {name: about[name] for name in ("version", "rows", "absent")}
-        columns = [np.array(held[name].to_pylist()) for name in COLUMNS]
+        columns = [np.array(evidence[name].to_pylist()) for name in COLUMNS]
         kinds = "fbfiu"
         tables = [each.ndim == 2 and each.dtype.kind == kind for each, kind in zip(columns, kinds, strict=False)]
         sound = all(tables[:3]) and len({each.shape for each in columns[:3]}) == 1 and columns[3].ndim == 1
@@ -122,29 +122,29 @@ def _evidence(held: Any, path: str) -> tuple[dict[str, Any], Answers]:
         raise LimnerError(f"the calibration in the index {path} is damaged: calibrate it again") from None
 
 
-def _keep(index: Index, known: Calibration) -> None:
+def _keep(index: Index, calibration: Calibration) -> None:
     """Writes the item statistics first, so that a killed run leaves no calibration that refers to old ones."""
     import pyarrow as pa
 
-    database, held, ids = connect(index.store.path), known.answers, list(index.ids)
-    about = {"version": index.version, "rows": len(ids), "absent": known.absent}
-    parts = (list(held.confidence), list(held.right), list(held.without), np.asarray(held.clusters))
+    database, answers, ids = connect(index.store.path), calibration.answers, list(index.ids)
+    about = {"version": index.version, "rows": len(ids), "absent": calibration.absent}
+    parts = (list(answers.confidence), list(answers.right), list(answers.without), np.asarray(answers.clusters))
     evidence = pa.table(dict(zip(COLUMNS, parts, strict=True))).replace_schema_metadata({"limner": json.dumps(about)})
     with index.store.writing():
         for name in (EVIDENCE, NEAR):
             database.drop_table(name, ignore_missing=True)
-        database.create_table(NEAR, pa.table({"id": ids, "near": known.near(ids)}))
+        database.create_table(NEAR, pa.table({"id": ids, "near": calibration.near(ids)}))
         database.create_table(EVIDENCE, evidence)
 
 
 def _looked_up(index: Index, table: Any, ids: Any) -> FloatArray:
-    wanted: list[str] = list(ids)
-    if not wanted:
+    keys: list[str] = list(ids)
+    if not keys:
         return np.empty(0)
     with index.store.explained():
-        rows = table.search().where(among(wanted)).select(["id", "near"]).limit(len(wanted)).to_arrow().to_pylist()
+        rows = table.search().where(among(keys)).select(["id", "near"]).limit(len(keys)).to_arrow().to_pylist()
     by_id = {row["id"]: row["near"] for row in rows}
-    if any(not isinstance(by_id.get(key), float) for key in wanted):
+    if any(not isinstance(by_id.get(key), float) for key in keys):
         raise LimnerError(f"the calibration in the index {index.store.path} is damaged: calibrate it again")
-    found: Array = np.array([by_id[key] for key in wanted], dtype=np.float64)
-    return found
+    nearness: Array = np.array([by_id[key] for key in keys], dtype=np.float64)
+    return nearness

@@ -23,7 +23,7 @@ KEPT = "kept"
 
 def keep_correction(
     index: Index,
-    how: str | type[Correction] | Correction,
+    method: str | type[Correction] | Correction,
     bank: Queries,
     *,
     progress: ProgressLike = None,
@@ -33,23 +33,23 @@ def keep_correction(
 
     Args:
         index: The index; gather them again after every change.
-        how: The correction: a name of `limner list corrections`, or the correction itself.
+        method: The correction: a name of `limner list corrections`, or the correction itself.
         bank: Queries like those to come, not the judged ones of a test: vectors, or items that the index encodes.
         progress: Called with (queries done, queries in total).
         options: Options of the correction.
     """
     import pyarrow as pa
 
-    known = index.statistics(how, bank, progress=progress, **options)
+    statistics = index.statistics(method, bank, progress=progress, **options)
     with tempfile.TemporaryDirectory() as folder:
-        data = known.save(Path(folder, "statistics.npz")).read_bytes()
-    about = {"version": index.version, "rows": len(index), "correction": known.correction.name}
-    held = pa.table({"statistics": pa.array([data], pa.large_binary())})
+        data = statistics.save(Path(folder, "statistics.npz")).read_bytes()
+    about = {"version": index.version, "rows": len(index), "correction": statistics.correction.name}
+    table = pa.table({"statistics": pa.array([data], pa.large_binary())})
     database = connect(index.store.path)
     with index.store.writing():
         database.drop_table(TABLE, ignore_missing=True)
-        database.create_table(TABLE, held.replace_schema_metadata({"limner": json.dumps(about)}))
-    return known
+        database.create_table(TABLE, table.replace_schema_metadata({"limner": json.dumps(about)}))
+    return statistics
 
 
 def kept_correction(index: Index, *, trust: bool = False) -> Statistics:
@@ -62,9 +62,9 @@ def kept_correction(index: Index, *, trust: bool = False) -> Statistics:
     path = index.store.path
     try:
         with index.store.explained():  # a damaged file may even be a panic of compiled code
-            held = connect(path).open_table(TABLE).to_arrow()
-            about = dict(parse_json((held.schema.metadata or {}).get(b"limner", b"{}").decode(), where="it"))
-            data = held["statistics"].to_pylist()[0]
+            table = connect(path).open_table(TABLE).to_arrow()
+            about = dict(parse_json((table.schema.metadata or {}).get(b"limner", b"{}").decode(), where="it"))
+            data = table["statistics"].to_pylist()[0]
     except (LimnerError, KeyError, IndexError, TypeError):
         raise LimnerError(
             f"the index {path} keeps no correction: gather one with 'limner index {path} --correct csls --bank FILE', "

@@ -18,7 +18,7 @@ from limner.core.progress import Progress
 from limner.core.registry import checked
 from limner.scores import VectorSets
 from limner.scores.set_scores import item_ranges
-from limner.search.items import kept
+from limner.search.items import stored_item
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,7 +101,7 @@ def schema(about: About, names: Sequence[str] = ()) -> pa.Schema:
 
 
 def batch(
-    about: About, ids: list[str], vectors: Float32, kept: Sequence[Kept], starts: IntArray | None = None
+    about: About, ids: list[str], vectors: Float32, stored: Sequence[Kept], starts: IntArray | None = None
 ) -> pa.RecordBatch:
     """Rows in the format of the table.
 
@@ -109,7 +109,7 @@ def batch(
         about: The description of the store.
         ids: One per item.
         vectors: All vectors of the items.
-        kept: What is kept of every item.
+        stored: What is kept of every item.
         starts: Where the vectors of each item begin, and where the last ones end; None for one vector per item.
     """
     import pyarrow as pa
@@ -124,23 +124,23 @@ def batch(
     columns = [
         pa.array(ids, pa.string()),
         *vector,
-        *(pa.array([row[name] for row in kept], kind) for name, kind in zip(COLUMNS, kinds, strict=True)),
+        *(pa.array([row[name] for row in stored], kind) for name, kind in zip(COLUMNS, kinds, strict=True)),
     ]
     return pa.record_batch(columns, schema=schema(about))
 
 
-def about_of(table: Any, where: str) -> About:
+def about_of(table: Any, source: str) -> About:
     """The description of a table; refuses a table that limner did not create."""
     try:
-        held = parse_json((table.schema.metadata or {})[b"limner"].decode(), where=where)
-        made = held.pop("format")
+        metadata = parse_json((table.schema.metadata or {})[b"limner"].decode(), where=source)
+        version = metadata.pop("format")
     except (KeyError, ValueError, AttributeError):
         raise LimnerError(
-            f"{where} contains a table {table.name!r} that limner did not create: choose another path for the index"
+            f"{source} contains a table {table.name!r} that limner did not create: choose another path for the index"
         ) from None
-    if made != FORMAT:
-        raise LimnerError(f"{where} is an index of format {made}; this limner reads format {FORMAT}: index again")
-    return About(**checked(About, held, what=f"the index {where}"))
+    if version != FORMAT:
+        raise LimnerError(f"{source} is an index of format {version}; this limner reads format {FORMAT}: index again")
+    return About(**checked(About, metadata, what=f"the index {source}"))
 
 
 AT_ONCE = 8_192
@@ -156,15 +156,15 @@ def batches(
     """Yields the rows of the table, a few thousand at a time. Errors are raised before the first row is written."""
     places = None if items is None else items.ids.positions(vectors.ids)
 
-    def made() -> Iterator[Any]:
+    def batches() -> Iterator[Any]:
         for low, high in _cuts(vectors):
             described = [NOTHING] * (high - low)
             if items is not None and places is not None:
-                described = [kept(items, int(place)) for place in places[low:high]]
+                described = [stored_item(items, int(place)) for place in places[low:high]]
             yield _batch(about, _part(vectors, low, high), described)
             progress(high, len(vectors))
 
-    return made()
+    return batches()
 
 
 def _cuts(vectors: Embeddings | VectorSets) -> list[tuple[int, int]]:

@@ -57,8 +57,8 @@ class ItemTexts:
         """The texts and fields of images with a field "captions" (see `with_captions`), or of texts."""
         from limner.search.items import kept_fields
 
-        nothing: Sequence[Sequence[str]] = [()] * len(items)
-        texts = [[text] for text in items.values] if items.kind == "text" else items.fields.get(CAPTIONS, nothing)
+        no_texts: Sequence[Sequence[str]] = [()] * len(items)
+        texts = [[text] for text in items.values] if items.kind == "text" else items.fields.get(CAPTIONS, no_texts)
         return cls(items.kind, texts, [kept_fields(items, row) for row in range(len(items))])
 
     @property
@@ -79,8 +79,10 @@ class ItemTexts:
     @cached_property
     def choices(self) -> dict[str, list[str]]:
         """The values of every field with few different values, by name, for a form."""
-        found = {name: sorted({value for each in self.fields for value in _values(each, name)}) for name in self.names}
-        return {name: values for name, values in found.items() if 1 < len(values) <= MOST_CHOICES}
+        values_by_name = {
+            name: sorted({value for each in self.fields for value in _values(each, name)}) for name in self.names
+        }
+        return {name: values for name, values in values_by_name.items() if 1 < len(values) <= MOST_CHOICES}
 
     def allowed(self, terms: Terms) -> Array | None:
         """Which items pass the filters and the minus terms; None if there are neither.
@@ -89,19 +91,19 @@ class ItemTexts:
         """
         if terms.plain:
             return None
-        found = np.ones(len(self.texts), dtype=bool)
+        mask = np.ones(len(self.texts), dtype=bool)
         for (name, excluded), group in groupby(sorted(terms.where, key=_condition), key=_condition):
-            found &= self._having(name, {each.value.lower() for each in group}) != excluded
+            mask &= self._having(name, {each.value.lower() for each in group}) != excluded
         for words in terms.without:
-            found &= ~self.bm25.having(words)
-        return found
+            mask &= ~self.bm25.having(words)
+        return mask
 
     def _having(self, name: str, values: set[str]) -> Array:
         if name not in self.names:
             raise UnknownName("field", name[:80], self.names, of=f"the {self.kind}s")
         return np.array([any(value.lower() in values for value in _values(each, name)) for each in self.fields])
 
-    def telling(self, terms: Terms, row: int) -> str:
+    def best_text(self, terms: Terms, row: int) -> str:
         """The text of an item that contains most words of a query; "" if no text contains any."""
         scored = [(len(BM25.of([[text]]).matched(terms.words, 0)), -n, text) for n, text in enumerate(self.texts[row])]
         best = max(scored, default=(0, 0, ""))
@@ -126,8 +128,8 @@ def _values(fields: Mapping[str, object], name: str) -> list[str]:
     >>> _values({"year": 2019, "tags": ["a", "b"], "new": True}, "year"), _values({"new": True}, "new")
     (['2019'], ['true'])
     """
-    held = fields.get(name)
-    listed = held if isinstance(held, list) else [] if held is None else [held]
+    value = fields.get(name)
+    listed = value if isinstance(value, list) else [] if value is None else [value]
     return [str(each).lower() if isinstance(each, bool) else str(each) for each in listed]
 
 

@@ -33,7 +33,7 @@ TEXT_COLUMNS = ("text", "caption", "query", "sentence")
 IMAGE_COLUMNS = ("image", "path", "file", "file_name", "filename")
 
 
-def kept(items: Items, row: int) -> Kept:
+def stored_item(items: Items, row: int) -> Kept:
     """The stored form of one item: its value, captions and fields.
 
     The value is a text or an absolute path; for an image without a path, a thumbnail is stored. Captions are the field
@@ -166,8 +166,8 @@ def _table(path: Path, ending: str) -> Items:
             raise LimnerError(f"{at}: column {column!r} is empty or not text: expected text in every row")
     if kind == "image":
         values = [str(path.parent / str(value)) for value in values]
-    others = [name for name in names if name not in (column, "id", *TEXT_COLUMNS, *IMAGE_COLUMNS)]
-    return Items(Ids(ids), values, {name: [row.get(name) for _, row in rows] for name in others}, kind=kind)
+    extra = [name for name in names if name not in (column, "id", *TEXT_COLUMNS, *IMAGE_COLUMNS)]
+    return Items(Ids(ids), values, {name: [row.get(name) for _, row in rows] for name in extra}, kind=kind)
 
 
 def _rows(path: Path, ending: str) -> Iterator[tuple[text_files.At, Mapping[str, object]]]:
@@ -178,10 +178,10 @@ def _rows(path: Path, ending: str) -> Iterator[tuple[text_files.At, Mapping[str,
 
 def _column(path: Path, names: list[str]) -> tuple[str, str]:
     """The column with the texts (preferred if a table has both) or the images."""
-    for known, kind in ((TEXT_COLUMNS, "text"), (IMAGE_COLUMNS, "image")):
-        found = [name for name in known if name in names]
-        if found:
-            return found[0], kind
+    for columns, kind in ((TEXT_COLUMNS, "text"), (IMAGE_COLUMNS, "image")):
+        matching = [name for name in columns if name in names]
+        if matching:
+            return matching[0], kind
     raise LimnerError(
         f"{path} has columns {shown(names, most=6)}: expected a column of texts ({', '.join(TEXT_COLUMNS)}) or of "
         f"images ({', '.join(IMAGE_COLUMNS)})"

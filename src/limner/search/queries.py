@@ -22,31 +22,31 @@ Vectors = Embeddings | VectorSets
 """One vector per item, or several."""
 
 
-def as_vectors(given: object, *, sets: bool = False) -> Vectors | None:
+def as_vectors(queries: object, *, sets: bool = False) -> Vectors | None:
     """The queries as vectors; None if they are items.
 
     Args:
-        given: The queries.
+        queries: The queries.
         sets: Whether the index has several vectors per item; vectors of the other kind are returned as they are, and
             refused by `refuse_unlike`.
     """
-    if isinstance(given, (Embeddings, VectorSets)):
-        return given
-    if isinstance(given, Mapping) and sets:
-        return VectorSets.of({str(key): vectors for key, vectors in given.items()})
-    if isinstance(given, (str, bytes, Items)) or not hasattr(given, "__len__") or not len(given):
+    if isinstance(queries, (Embeddings, VectorSets)):
+        return queries
+    if isinstance(queries, Mapping) and sets:
+        return VectorSets.of({str(key): vectors for key, vectors in queries.items()})
+    if isinstance(queries, (str, bytes, Items)) or not hasattr(queries, "__len__") or not len(queries):
         return None
-    if is_matrix(given):
-        return numbered(array(given, "queries"))
-    if isinstance(given, (list, tuple)) and not isinstance(given[0], (int, float, np.number)):
+    if is_matrix(queries):
+        return numbered(array(queries, "queries"))
+    if isinstance(queries, (list, tuple)) and not isinstance(queries[0], (int, float, np.number)):
         return None
-    found = array(given, "query")
-    return numbered(found) if found.ndim == 1 and np.issubdtype(found.dtype, np.number) else None
+    matrix = array(queries, "query")
+    return numbered(matrix) if matrix.ndim == 1 and np.issubdtype(matrix.dtype, np.number) else None
 
 
-def numbered(given: Array) -> Embeddings:
+def numbered(vectors: Array) -> Embeddings:
     """One vector, or rows of vectors, with row numbers as ids."""
-    matrix = np.atleast_2d(given)
+    matrix = np.atleast_2d(vectors)
     return Embeddings(Ids(range(len(matrix)), what="query"), matrix)
 
 
@@ -58,12 +58,12 @@ def refuse_other_model(about: About, system: object, name: str | None = None) ->
         system: The encoder.
         name: The name the user gave.
     """
-    made, got = about.model, identity(system, name)
-    if made is not None and got is not None and made != got:
+    index_model, query_model = about.model, identity(system, name)
+    if index_model is not None and query_model is not None and index_model != query_model:
         called = name or getattr(system, "name", None) or type(system).__name__
         raise LimnerError(
-            f"the index was made with {str(about.made_by)!r} ({made}), and {str(called)!r} is another model ({got}): "
-            "vectors of two models cannot be compared; use the first, or make a separate index"
+            f"the index was made with {str(about.made_by)!r} ({index_model}), and {str(called)!r} is another model "
+            f"({query_model}): vectors of two models cannot be compared; use the first, or make a separate index"
         )
 
 

@@ -68,21 +68,21 @@ def read_terms(text: str, fields: Sequence[str] = ()) -> Terms:
     >>> read_terms("a black-and-white cat - asleep").words
     'a black-and-white cat - asleep'
     """
-    without, where, rest, last = [], [], [], 0
-    known = {name.lower(): name for name in fields}
+    minus, filters, pieces, last = [], [], [], 0
+    names = {name.lower(): name for name in fields}
     for part in _PART.finditer(text):
         value = part["phrase"] or part["word"]
-        name = known.get((part["field"] or "").lower())
+        name = names.get((part["field"] or "").lower())
         if name is not None:
-            where.append(FieldFilter(name, value, bool(part["minus"])))
+            filters.append(FieldFilter(name, value, bool(part["minus"])))
         elif part["minus"] and any(map(str.isalnum, value)):
-            without.append(f"{part['field']}:{value}" if part["field"] else value)
+            minus.append(f"{part['field']}:{value}" if part["field"] else value)
         else:
             continue
-        rest.append(text[last : part.start()])
+        pieces.append(text[last : part.start()])
         last = part.end()
-    words = " ".join("".join([*rest, text[last:]]).split()) if last else text
-    return Terms(words, tuple(without), tuple(where))
+    words = " ".join("".join([*pieces, text[last:]]).split()) if last else text
+    return Terms(words, tuple(minus), tuple(filters))
 
 
 def has_terms(text: str) -> bool:
@@ -100,10 +100,10 @@ def read_filters(written: Iterable[str]) -> tuple[FieldFilter, ...]:
     >>> [str(each) for each in read_filters(["split=test", "-colour:dark red"])]
     ['split:test', '-colour:"dark red"']
     """
-    found = []
+    filters = []
     for text in written:
         match = re.fullmatch(r"(-?)([^\s:=]+)[:=](.+)", text.strip(), flags=re.DOTALL)
         if match is None:
             raise LimnerError(f"filter {text[:80]!r}: expected FIELD=VALUE, such as split=test")
-        found.append(FieldFilter(match[2], match[3].strip().strip('"'), bool(match[1])))
-    return tuple(found)
+        filters.append(FieldFilter(match[2], match[3].strip().strip('"'), bool(match[1])))
+    return tuple(filters)

@@ -65,14 +65,14 @@ def pieces_of(source: Source, among: Array | None = None) -> Iterator[Piece]:
         yield from _read(source, np.arange(len(source)) if among is None else np.flatnonzero(among))
         return
     for piece in source:
-        kept = np.arange(len(piece.places)) if among is None else np.flatnonzero(among[piece.places])
-        if len(kept) == len(piece.places):
+        selected = np.arange(len(piece.places)) if among is None else np.flatnonzero(among[piece.places])
+        if len(selected) == len(piece.places):
             yield piece
-        elif len(kept):
-            yield Piece(piece.places[kept], piece.sets.subset(piece.sets.ids[kept]))
+        elif len(selected):
+            yield Piece(piece.places[selected], piece.sets.subset(piece.sets.ids[selected]))
 
 
-def whole(source: Source) -> VectorSets:
+def all_sets(source: Source) -> VectorSets:
     """All items in memory."""
     parts = [piece.sets for piece in pieces_of(source)]
     ids = [key for part in parts for key in part.ids]
@@ -106,14 +106,14 @@ def top(
     (array([[1]]), array([[2.]], dtype=float32))
     """
     progress = as_progress(progress)
-    held: Best | None = None
+    merged_best: Best | None = None
     for piece in pieces:
-        found = _scores(queries, piece.sets, pooling).top(k)
-        best = piece.places[found.indices], np.asarray(found.scores, dtype=np.float32)
-        held = best if held is None else merged(held, best, k)
+        ranking = _scores(queries, piece.sets, pooling).top(k)
+        best = piece.places[ranking.indices], np.asarray(ranking.scores, dtype=np.float32)
+        merged_best = best if merged_best is None else merged(merged_best, best, k)
         progress(int(piece.places[-1]) + 1, rows)
     none = np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32)
-    return none if held is None else held
+    return none if merged_best is None else merged_best
 
 
 def scores_of_items(store: VectorStore, ids: Ids, queries: Vectors) -> Scores:
@@ -125,7 +125,7 @@ def scores_of_items(store: VectorStore, ids: Ids, queries: Vectors) -> Scores:
         queries: Vectors of the queries as `Index.asked` gives them, normalised if they have to be.
     """
     refuse_unlike(store.about, queries)
-    sides: Any = queries, whole(store).subset(ids)
+    sides: Any = queries, all_sets(store).subset(ids)
     return SetScores(sides[0], sides[1], str(store.about.pooling)).T
 
 
@@ -187,11 +187,11 @@ def _read(store: VectorStore, places: Places) -> Iterator[Piece]:
     starts = np.concatenate([[0], np.cumsum(store.counts()[places])])
     for low, high in item_ranges(starts, PIECE // (4 * store.about.dim), max_items=ITEMS):
         ids, matrix, counts = store.sets(places[low:high])
-        here = starts[low : high + 1] - starts[low]
-        if not np.array_equal(counts, np.diff(here)) or counts.min() < 1:
+        local_starts = starts[low : high + 1] - starts[low]
+        if not np.array_equal(counts, np.diff(local_starts)) or counts.min() < 1:
             raise LimnerError(f"the index {store.path} is damaged near item {ids[0]!r}: index again")
         vectors = Embeddings(_numbers(len(matrix)), matrix)
-        yield Piece(places[low:high], VectorSets(Ids(ids, what=store.about.kind), vectors, here))
+        yield Piece(places[low:high], VectorSets(Ids(ids, what=store.about.kind), vectors, local_starts))
 
 
 def _numbers(count: int) -> Ids:

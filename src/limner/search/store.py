@@ -74,42 +74,42 @@ class VectorStore:
     def create(cls, path: str | Path, about: About, batches: Iterable[pa.RecordBatch]) -> VectorStore:
         """Creates a store with its first rows, in one commit; refuses a path that already has one."""
         require_store()
-        where = _address(path)
-        with _turn(where), _explained(where):
-            database = connect(where)
+        address = _address(path)
+        with _turn(address), _explained(address):
+            database = connect(address)
             if _opened(database) is not None:
-                raise LimnerError(f"there is already an index at {where}: add to it, or choose another path")
+                raise LimnerError(f"there is already an index at {address}: add to it, or choose another path")
             table = database.create_table(TABLE, _reader(schema(about), batches), schema=schema(about))
-        return cls(where, table, about)
+        return cls(address, table, about)
 
     @classmethod
     def open(cls, path: str | Path, *, version: int | None = None) -> VectorStore:
         """Opens a store at its newest version, or at an older one."""
         require_store()
-        where = _address(path)
-        if _is_local(where) and not Path(where.removeprefix("file://")).is_dir():
-            raise LimnerError(_missing(where))
-        with _explained(where):
-            table = _opened(connect(where))
+        address = _address(path)
+        if _is_local(address) and not Path(address.removeprefix("file://")).is_dir():
+            raise LimnerError(_missing(address))
+        with _explained(address):
+            table = _opened(connect(address))
             if table is None:
-                raise LimnerError(_missing(where))
+                raise LimnerError(_missing(address))
             if version is not None:
-                _checked_out(table, version, where)
-            return cls(where, table, about_of(table, where), version)
+                _checked_out(table, version, address)
+            return cls(address, table, about_of(table, address), version)
 
     def __len__(self) -> int:
-        return self._now()[1]
+        return self._current()[1]
 
     @property
     def version(self) -> int:
         """The number of the version that is read."""
-        return self._now()[0]
+        return self._current()[0]
 
-    def _now(self) -> tuple[int, int]:
+    def _current(self) -> tuple[int, int]:
         """The current version and its number of rows; cached until something is written or refreshed."""
-        known = self._state or (int(self.table.version), int(self.table.count_rows()))
-        self._state = None if self._writes else known
-        return known
+        state = self._state or (int(self.table.version), int(self.table.count_rows()))
+        self._state = None if self._writes else state
+        return state
 
     def versions(self) -> list[Version]:
         """The versions that can still be read, oldest first."""
@@ -152,11 +152,11 @@ class VectorStore:
     def sets(self, places: IntArray) -> tuple[list[str], Float32, IntArray]:
         """Ids, vectors and numbers of vectors of the items at these positions, which ascend; reads no others."""
         with _explained(self.path):
-            found = self.table.take_offsets(places.tolist()).select(["id", "vector"]).to_arrow()
-            vectors = found["vector"].combine_chunks()
+            table = self.table.take_offsets(places.tolist()).select(["id", "vector"]).to_arrow()
+            vectors = table["vector"].combine_chunks()
             counts = vectors.value_lengths().to_numpy(zero_copy_only=False)
             flat = vectors.flatten().flatten().to_numpy(zero_copy_only=False)
-        return found["id"].to_pylist(), flat.reshape(-1, self.about.dim), counts.astype(np.int64)
+        return table["id"].to_pylist(), flat.reshape(-1, self.about.dim), counts.astype(np.int64)
 
     @property
     def size(self) -> int:
@@ -178,33 +178,33 @@ class VectorStore:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        wanted = pa.array(list(ids), pa.string())
-        found: set[str] = set()
-        for batch in self.scan(["id"]) if len(wanted) else ():
-            found.update(batch["id"].filter(pc.is_in(batch["id"], value_set=wanted)).to_pylist())
-        return found
+        keys = pa.array(list(ids), pa.string())
+        stored: set[str] = set()
+        for batch in self.scan(["id"]) if len(keys) else ():
+            stored.update(batch["id"].filter(pc.is_in(batch["id"], value_set=keys)).to_pylist())
+        return stored
 
     def take(self, places: Iterable[int]) -> list[dict[str, Any]]:
         """Id, value and thumbnail of the rows at these positions, in this order."""
-        wanted = [int(place) for place in places]
-        unique = sorted(set(wanted))
+        offsets = [int(place) for place in places]
+        unique = sorted(set(offsets))
         if not unique:
             return []
         with _explained(self.path):
             rows = self.table.take_offsets(unique).select(["id", "value", "picture"]).to_arrow().to_pylist()
         at = dict(zip(unique, rows, strict=True))
-        return [at[place] for place in wanted]
+        return [at[place] for place in offsets]
 
     def rows(
         self, ids: Iterable[str], *, columns: Sequence[str] = ("id", "value", "picture")
     ) -> dict[str, dict[str, Any]]:
         """Columns of the rows with these ids, by id; ids that are not in the store are left out."""
-        wanted = [str(key) for key in ids]
-        if not wanted:
+        keys = [str(key) for key in ids]
+        if not keys:
             return {}
         with _explained(self.path):
-            found = self.table.search().where(among(wanted)).select(list(columns)).limit(len(wanted)).to_arrow()
-        return {row["id"]: row for row in found.to_pylist()}
+            table = self.table.search().where(among(keys)).select(list(columns)).limit(len(keys)).to_arrow()
+        return {row["id"]: row for row in table.to_pylist()}
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -240,21 +240,21 @@ class VectorStore:
 
     def drop_index(self) -> None:
         """Removes the approximate index, if there is one; searches then compare all rows."""
-        for held in self.table.list_indices():
-            self.table.drop_index(held.name)
+        for existing in self.table.list_indices():
+            self.table.drop_index(existing.name)
 
     # --- notes -----------------------------------------------------------------------------------------------------
 
     @property
     def notes(self) -> dict[str, Any]:
         """The measurements stored with the vectors."""
-        held = self.table.schema.field("vector").metadata or {}
-        return dict(parse_json(held.get(b"limner", b"{}").decode(), where=f"the notes of the index {self.path}"))
+        metadata = self.table.schema.field("vector").metadata or {}
+        return dict(parse_json(metadata.get(b"limner", b"{}").decode(), where=f"the notes of the index {self.path}"))
 
     def note(self, **notes: object) -> None:
         """Saves a measurement in the store."""
-        kept = json.dumps({**self.notes, **notes})
-        self.table.update_field_metadata({"path": "vector", "metadata": {"limner": kept}})
+        encoded = json.dumps({**self.notes, **notes})
+        self.table.update_field_metadata({"path": "vector", "metadata": {"limner": encoded}})
 
     def explained(self) -> AbstractContextManager[None]:
         """Turns LanceDB errors into one clear message."""
@@ -296,9 +296,9 @@ def among(ids: Iterable[str]) -> str:
     return f"id IN ({listed})"
 
 
-def connect(where: str) -> Any:
+def connect(address: str) -> Any:
     """The LanceDB database at an address; keys for object storage come from the environment."""
-    return lancedb().connect(where, storage_options=None if _is_local(where) else dict(RETRYING))
+    return lancedb().connect(address, storage_options=None if _is_local(address) else dict(RETRYING))
 
 
 def _reader(columns: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
@@ -317,64 +317,64 @@ def _opened(database: Any) -> Any | None:
         raise
 
 
-def _checked_out(table: Any, version: int, where: str) -> None:
+def _checked_out(table: Any, version: int, address: str) -> None:
     try:
         table.checkout(version)
     except ValueError:
-        known = [str(v["version"]) for v in table.list_versions()]
-        raise UnknownName("version", str(version), known, of=where) from None
+        versions = [str(v["version"]) for v in table.list_versions()]
+        raise UnknownName("version", str(version), versions, of=address) from None
 
 
-def _missing(where: str) -> str:
+def _missing(address: str) -> str:
     """That there is no index at an address, and how to make one."""
     from limner.datasets.caption_tables import has_images
 
-    folder = Path(where.removeprefix("file://"))
-    if _is_local(where) and has_images(folder):
-        made = f"limner index {folder.name}.index --items {folder} --model ENCODER"
-        return f"no index at {where}, but images: make an index of them with '{made}', and search that"
-    return f"no index at {where}: make one with 'limner index {where} ...'"
+    folder = Path(address.removeprefix("file://"))
+    if _is_local(address) and has_images(folder):
+        command = f"limner index {folder.name}.index --items {folder} --model ENCODER"
+        return f"no index at {address}, but images: make an index of them with '{command}', and search that"
+    return f"no index at {address}: make one with 'limner index {address} ...'"
 
 
 def _address(path: str | Path) -> str:
-    where = str(path)
-    if "://" not in where:
+    address = str(path)
+    if "://" not in address:
         return os.path.abspath(os.path.expanduser(path))
-    scheme, _, rest = where.partition("://")
-    if "@" in rest.partition("/")[0]:  # addresses are shown in messages and kept in files
+    scheme, _, tail = address.partition("://")
+    if "@" in tail.partition("/")[0]:  # addresses are shown in messages and kept in files
         raise LimnerError(
-            f"a key in the address {scheme}://...@{rest.partition('@')[2]}: leave it out, and set AWS_ACCESS_KEY_ID "
+            f"a key in the address {scheme}://...@{tail.partition('@')[2]}: leave it out, and set AWS_ACCESS_KEY_ID "
             "and AWS_SECRET_ACCESS_KEY (or what the storage uses) in the environment"
         )
-    return where
+    return address
 
 
-def _is_local(where: str) -> bool:
-    return "://" not in where or where.startswith("file://")
+def _is_local(address: str) -> bool:
+    return "://" not in address or address.startswith("file://")
 
 
-def _turn(where: str) -> AbstractContextManager[object]:
+def _turn(address: str) -> AbstractContextManager[object]:
     """The lock of a local store. A remote store has no lock: no commit is lost, but an id may be added twice."""
-    if not _is_local(where):
+    if not _is_local(address):
         return nullcontext()
     from filelock import FileLock
 
-    folder = Path(where.removeprefix("file://"))
+    folder = Path(address.removeprefix("file://"))
     if folder.exists() and not folder.is_dir():
         raise LimnerError(f"{folder} is a file, but an index is a folder; choose another path")
     return FileLock(folder_for(folder) / LOCK)
 
 
 @contextmanager
-def _explained(where: str) -> Iterator[None]:
+def _explained(address: str) -> Iterator[None]:
     """Turns a LanceDB error into one clear message."""
     try:
         yield
     except LimnerError:
         raise
     except BaseException as error:
-        known = isinstance(error, (ValueError, RuntimeError, OSError))
-        if not known and "Panic" not in type(error).__name__:  # raised by compiled code on a damaged file
+        is_expected = isinstance(error, (ValueError, RuntimeError, OSError))
+        if not is_expected and "Panic" not in type(error).__name__:  # raised by compiled code on a damaged file
             raise
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise LimnerError(f"the store at {where} cannot do this: {first}") from error
+        raise LimnerError(f"the store at {address} cannot do this: {first}") from error

@@ -88,23 +88,23 @@ class HeldVersion:
 
         several = store.about.has_sets
         pieces = tuple(pieces_of(store)) if several else ()
-        whole, low = np.empty((0 if several else len(store), store.about.dim), dtype=np.float32), 0
+        matrix, low = np.empty((0 if several else len(store), store.about.dim), dtype=np.float32), 0
         for block in () if several else store.vectors():
-            whole[low : low + len(block)] = block
+            matrix[low : low + len(block)] = block
             low += len(block)
         batches = [] if store.has_thumbnails() else list(store.scan(["id", "value", "picture"]))
         labels = pa.Table.from_batches(batches).combine_chunks() if batches else None
         del batches
         pa.default_memory_pool().release_unused()
         give_back()  # what the scan needed on its threads
-        return cls(store.version, whole, labels, pieces)
+        return cls(store.version, matrix, labels, pieces)
 
     def take(self, store: VectorStore, places: Iterable[int]) -> list[dict[str, Any]]:
         """Id, value and thumbnail of the rows at these positions, in this order."""
-        wanted = [int(place) for place in places]
-        if self.labels is None or not wanted:
-            return store.take(wanted)
-        if len(wanted) > FEW:
-            return list(self.labels.take(wanted).to_pylist())
+        offsets = [int(place) for place in places]
+        if self.labels is None or not offsets:
+            return store.take(offsets)
+        if len(offsets) > FEW:
+            return list(self.labels.take(offsets).to_pylist())
         columns = {name: self.labels[name] for name in self.labels.column_names}
-        return [{name: column[place].as_py() for name, column in columns.items()} for place in wanted]
+        return [{name: column[place].as_py() for name, column in columns.items()} for place in offsets]

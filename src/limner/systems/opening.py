@@ -206,7 +206,7 @@ class IndexScores:
         if index.about.has_sets:
             from limner.search.set_search import scores_of_items
 
-            return scores_of_items(index.store, part.images.ids, index.asked(part.texts)[1])
+            return scores_of_items(index.store, part.images.ids, index.read_queries(part.texts)[1])
         texts = encoded(index.system, part.texts)  # type: ignore[arg-type]  # one vector per item
         images = Embeddings(index.ids, np.concatenate(list(index.store.vectors()))).subset(part.images.ids)
         return Scores.from_embeddings(images, texts, similarity=index.about.similarity)

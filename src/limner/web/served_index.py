@@ -136,7 +136,7 @@ class ServedIndex:
         alike = target is self and bool(request.image)
         hits, words = target._hits(request, query, request.k + alike, texts)
         listed = [hit for hit in hits[hits.queries.ids[0]] if not (alike and hit.id == request.image)]
-        return IndexAnswer(listed[: request.k], target.kind, hits.way, words, note="; ".join(hits.notes))
+        return IndexAnswer(listed[: request.k], target.kind, hits.description, words, note="; ".join(hits.notes))
 
     def _hits(
         self, request: SearchRequest, query: object, k: int, texts: Callable[[str], ItemTexts]
@@ -161,7 +161,7 @@ class ServedIndex:
         cut_off = calibration.cut_off(precision, k=k, lowest=LOWEST_PROMISE)
         hits = self.index.search(query, max(k, NEIGHBOURS), exact=True)
         listed = cut_hits(calibration, cut_off, hits)[hits.queries.ids[0]]
-        return IndexAnswer(listed, self.kind, hits.how, promise=str(cut_off))
+        return IndexAnswer(listed, self.kind, hits.summary, promise=str(cut_off))
 
     @cached_property
     def correction(self) -> tuple[Statistics, int] | None:
@@ -187,7 +187,7 @@ class ServedIndex:
         if stored[1] != target.index.version:
             raise LimnerError(f"{target.name} has changed since the server started: start it again")
         hits = target.index.search(self._query(request), request.k, correct=stored[0])
-        return hits[hits.queries.ids[0]], {hit.id: hit.rank for hit in plain.hits}, hits.way
+        return hits[hits.queries.ids[0]], {hit.id: hit.rank for hit in plain.hits}, hits.description
 
     @cached_property
     def calibration(self) -> tuple[Calibration, int]:
@@ -225,6 +225,6 @@ class ServedIndex:
         if request.uploaded is None:
             return Items(Ids(["query"]), [request.words.strip()], kind="text")
         try:
-            return self.index.asked(Items(Ids(["query"]), [request.uploaded]))[1]
+            return self.index.read_queries(Items(Ids(["query"]), [request.uploaded]))[1]
         except LimnerError as error:
             raise no_new_image(self.name) from error

@@ -71,33 +71,33 @@ def sequences(words, starts, before, weights, base, length, offsets, keys, value
 @_jit
 def different(words, starts, documents):  # type: ignore[no-untyped-def]
     """The distinct words of each document: each word's index among them, the words, and where each document starts."""
-    local, found = np.zeros(len(words), dtype=np.int32), np.zeros(len(words), dtype=np.int32)
+    local, distinct = np.zeros(len(words), dtype=np.int32), np.zeros(len(words), dtype=np.int32)
     edges = np.zeros(len(documents), dtype=np.int64)
-    many = 0
+    count = 0
     for d in range(len(documents) - 1):
-        edges[d] = many
+        edges[d] = count
         for at in range(starts[documents[d]], starts[documents[d + 1]]):
             edge = edges[d]
-            while edge < many and found[edge] != words[at]:
+            while edge < count and distinct[edge] != words[at]:
                 edge += 1
-            if edge == many:
-                found[many] = words[at]
-                many += 1
+            if edge == count:
+                distinct[count] = words[at]
+                count += 1
             local[at] = edge - edges[d]
-    edges[-1] = many
-    return local, found[:many].copy(), edges
+    edges[-1] = count
+    return local, distinct[:count].copy(), edges
 
 
 @_jit
-def _matches(d, e, one, other, table, out):  # type: ignore[no-untyped-def]
+def _matches(d, e, one, second, table, out):  # type: ignore[no-untyped-def]
     """The match of every distinct word of one document with every distinct word of another, weights included."""
     words, edges, weights = one[4], one[5], one[6]
-    words_, edges_, weights_ = other[4], other[5], other[6]
-    known = len(table)
+    words_, edges_, weights_ = second[4], second[5], second[6]
+    vocabulary = len(table)
     for i in range(edges[d], edges[d + 1]):
         for j in range(edges_[e], edges_[e + 1]):
             value = weights[i] * weights_[j]
-            if words[i] < known and words_[j] < known:
+            if words[i] < vocabulary and words_[j] < vocabulary:
                 value *= table[words[i], words_[j]]
             elif words[i] != words_[j]:
                 value = 0.0
@@ -105,7 +105,7 @@ def _matches(d, e, one, other, table, out):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _documents(d, e, one, other, table, length, matches, match, sums):  # type: ignore[no-untyped-def]
+def _documents(d, e, one, second, table, length, matches, match, sums):  # type: ignore[no-untyped-def]
     """The kernel of two documents whose words match partially: the sum over all pairs of their sentences.
 
     With S[j, j'] the match of word j of one sentence with word j' of the other, weights included, sequences of three
@@ -114,8 +114,8 @@ def _documents(d, e, one, other, table, length, matches, match, sums):  # type: 
     pair of sentences costs a few operations per pair of words.
     """
     starts, documents, before, local, plain = one[0], one[1], one[2], one[3], one[7]
-    starts_, documents_, before_, local_, plain_ = other[0], other[1], other[2], other[3], other[7]
-    _matches(d, e, one, other, table, matches)
+    starts_, documents_, before_, local_, plain_ = second[0], second[1], second[2], second[3], second[7]
+    _matches(d, e, one, second, table, matches)
     total = 0.0
     for s in range(documents[d], documents[d + 1]):
         a, n = starts[s], starts[s + 1] - starts[s]
@@ -149,7 +149,7 @@ def _documents(d, e, one, other, table, length, matches, match, sums):  # type: 
 
 
 @_parallel
-def lexical_rows(low, high, one, other, table, length, longest, triangle, out):  # type: ignore[no-untyped-def]
+def lexical_rows(low, high, one, second, table, length, longest, triangle, out):  # type: ignore[no-untyped-def]
     """Rows `low` to `high - 1` of the kernel of documents with partial matches; from the diagonal on if `triangle`.
 
     `longest` holds the maximum number of distinct words of a document and the maximum length of a sentence.
@@ -158,8 +158,8 @@ def lexical_rows(low, high, one, other, table, length, longest, triangle, out): 
         matches = np.zeros((longest[0], longest[0]))
         match = np.zeros((longest[1], longest[1]))
         sums = np.zeros((longest[1] + 1, longest[1] + 1))
-        for e in range(d if triangle else 0, len(other[1]) - 1):
-            out[d, e] = _documents(d, e, one, other, table, length, matches, match, sums)
+        for e in range(d if triangle else 0, len(second[1]) - 1):
+            out[d, e] = _documents(d, e, one, second, table, length, matches, match, sums)
 
 
 @_parallel
@@ -173,14 +173,14 @@ def lexical_selves(one, table, length, longest, out):  # type: ignore[no-untyped
 
 
 @_jit
-def _tag_rank(a, b, one, other, scales):  # type: ignore[no-untyped-def]
+def _tag_rank(a, b, one, second, scales):  # type: ignore[no-untyped-def]
     """The tag rank kernel of two sentences whose words are sorted.
 
     chi2(x, y) = sum x + sum y - sum over common words of 4 x y / (x + y), since (x - y)^2 / (x + y) is x where y is 0.
     """
     words, starts, _, absolute, relative, totals = one
-    words_, starts_, _, absolute_, relative_, totals_ = other
-    far, near = totals[a, 0] + totals_[b, 0], totals[a, 1] + totals_[b, 1]
+    words_, starts_, _, absolute_, relative_, totals_ = second
+    far, nearness = totals[a, 0] + totals_[b, 0], totals[a, 1] + totals_[b, 1]
     i, j = starts[a], starts_[b]
     while i < starts[a + 1] and j < starts_[b + 1]:
         if words[i] < words_[j]:
@@ -191,28 +191,28 @@ def _tag_rank(a, b, one, other, scales):  # type: ignore[no-untyped-def]
             far -= 4.0 * absolute[i] * absolute_[j] / (absolute[i] + absolute_[j])
             offset_sum = relative[i] + relative_[j]
             if offset_sum > 0.0:
-                near -= 4.0 * relative[i] * relative_[j] / offset_sum
+                nearness -= 4.0 * relative[i] * relative_[j] / offset_sum
             i += 1
             j += 1
-    return 0.5 * np.exp(-near * scales[1]) + 0.5 * np.exp(-far * scales[0])
+    return 0.5 * np.exp(-nearness * scales[1]) + 0.5 * np.exp(-far * scales[0])
 
 
 @_jit
-def _tag_rank_documents(d, e, one, other, scales):  # type: ignore[no-untyped-def]
+def _tag_rank_documents(d, e, one, second, scales):  # type: ignore[no-untyped-def]
     total = 0.0
     for s in range(one[2][d], one[2][d + 1]):
-        for t in range(other[2][e], other[2][e + 1]):
-            total += _tag_rank(s, t, one, other, scales)
-    pairs = (one[2][d + 1] - one[2][d]) * (other[2][e + 1] - other[2][e])
+        for t in range(second[2][e], second[2][e + 1]):
+            total += _tag_rank(s, t, one, second, scales)
+    pairs = (one[2][d + 1] - one[2][d]) * (second[2][e + 1] - second[2][e])
     return total / max(pairs, 1)
 
 
 @_parallel
-def tag_rank_rows(low, high, one, other, scales, triangle, out):  # type: ignore[no-untyped-def]
+def tag_rank_rows(low, high, one, second, scales, triangle, out):  # type: ignore[no-untyped-def]
     """Rows `low` to `high - 1` of the tag rank kernel of documents; from the diagonal on if `triangle`."""
     for d in numba.prange(low, high):
-        for e in range(d if triangle else 0, len(other[2]) - 1):
-            out[d, e] = _tag_rank_documents(d, e, one, other, scales)
+        for e in range(d if triangle else 0, len(second[2]) - 1):
+            out[d, e] = _tag_rank_documents(d, e, one, second, scales)
 
 
 @_parallel

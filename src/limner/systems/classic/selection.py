@@ -218,7 +218,7 @@ def _trial(setting: Setting, ranks: Mapping[str, npt.NDArray[np.float64]]) -> Tr
     recalls = {
         task: tuple(float((task_ranks <= depth).mean()) for depth in DEPTHS) for task, task_ranks in ranks.items()
     }
-    return Trial(setting, recalls, {task: float(np.median(held)) for task, held in ranks.items()})
+    return Trial(setting, recalls, {task: float(np.median(positions)) for task, positions in ranks.items()})
 
 
 def best(all_trials: Sequence[Trial]) -> Setting:

@@ -199,10 +199,10 @@ def refuse_bad(documents: Documents) -> None:
 
 def normalised(table: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray:
     """`K(x, y) / sqrt(K(x, x) K(y, y))`: 0 if a document has no words. Works in place."""
-    one, other = (np.sqrt(np.where(selves > 0, selves, np.inf)) for selves in (rows, columns))
+    one, second = (np.sqrt(np.where(selves > 0, selves, np.inf)) for selves in (rows, columns))
     for low in range(0, len(table), _ROWS):
         block = slice(low, low + _ROWS)
-        table[block] /= one[block, None] * other[None, :]  # one product, so that a symmetric table stays symmetric
+        table[block] /= one[block, None] * second[None, :]  # one product, so that a symmetric table stays symmetric
     return table
 
 

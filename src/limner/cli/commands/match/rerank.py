@@ -70,7 +70,7 @@ def rerank(
             candidates=evaluated.texts,
             depth=_depth(depth),
             weight=weight,
-            rest=keep_rest,
+            keep_rest=keep_rest,
             cache=cache,
             name=None if hasattr(judge, "fingerprint") else scorer,
             progress=step,
