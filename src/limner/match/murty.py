@@ -57,7 +57,7 @@ def k_best(scores: Scores, k: int) -> list[Assignment]:
         raise LimnerError(f"k_best({k}): expected at least 1")
     worths, turned = _worths(scores)
     best: list[Assignment] = []
-    waiting = [_Part.solved(worths)]
+    waiting = [_Part.root(worths)]
     while waiting and len(best) < k:
         part = heappop(waiting)
         if not part.solved:
@@ -109,7 +109,7 @@ def best_totals(scores: Scores) -> Scores:
     array([[10., 14.], [14., 10.]])
     """
     worths, turned = _worths(scores)
-    solution = _Part.solved(worths)
+    solution = _Part.root(worths)
     n, m = sorted(scores.shape)
     total = float(worths[np.arange(n), solution.columns[:n]].sum())
     totals = total - _matrix_kernels.losses(worths, solution.columns, solution.prices)[:n, :m]
@@ -161,7 +161,7 @@ class _Part:
         return (self.columns.tolist(), self.fixed) < (other.columns.tolist(), other.fixed)
 
     @classmethod
-    def solved(cls, worths: FloatArray) -> _Part:
+    def root(cls, worths: FloatArray) -> _Part:
         """All assignments, solved."""
         columns, prices = np.full(len(worths), -1, dtype=np.int64), np.zeros(len(worths))
         allowed = np.ones(len(worths), dtype=bool)

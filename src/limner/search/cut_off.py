@@ -110,8 +110,8 @@ class Calibration:
             advice = "ask for less, " if reach and reach >= lowest else ""
             raise LimnerError(
                 f"no cut-off guarantees a precision of {100 * precision:g}% with this system and "
-                f"{threshold.clusters:,} judged {unit} to test it{_uneven(answers)}: {best} within reach; {advice}judge "
-                "more queries, or use a better system"
+                f"{threshold.clusters:,} judged {unit} to test it{_uneven(answers)}: {best} within reach; {advice}"
+                "judge more queries, or use a better system"
             )
         return CutOff(threshold, k)
 
