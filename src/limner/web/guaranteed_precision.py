@@ -38,7 +38,8 @@ def promised_order(
     )
     pool = ready.collection.images if request.finds_images else ready.collection.texts
     first = order[: max(request.k, NEIGHBOURS)]
-    return first[calibration.above_cut_off([pool.ids[int(place)] for place in first], row[first], cut_off)], str(cut_off)
+    ids = [pool.ids[int(place)] for place in first]
+    return first[calibration.above_cut_off(ids, row[first], cut_off)], str(cut_off)
 
 
 def _calibration(library: Library, ready: OpenSystem, request: SearchRequest) -> Calibration:
