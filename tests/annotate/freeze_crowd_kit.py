@@ -21,18 +21,18 @@ def answers() -> list[tuple[int, int, int]]:
     """(rater, item, class) of five people of whom two answer at random."""
     draw = np.random.default_rng(9)
     truth = draw.integers(0, 4, 15)
-    said = []
+    rows = []
     for rater in range(5):
         for item in range(15):
             careful = rater < 3 and draw.random() < 0.85
-            said.append((rater, item, int(truth[item] if careful else draw.integers(0, 4))))
-    return said
+            rows.append((rater, item, int(truth[item] if careful else draw.integers(0, 4))))
+    return rows
 
 
 def without_the_rest() -> None:
     """Lets `crowdkit.aggregation.classification.dawid_skene` be imported without its siblings."""
-    found = importlib.util.find_spec("crowdkit")
-    root = Path(found.submodule_search_locations[0])
+    spec = importlib.util.find_spec("crowdkit")
+    root = Path(spec.submodule_search_locations[0])
     for name in ("crowdkit", "crowdkit.aggregation", "crowdkit.aggregation.classification"):
         module = types.ModuleType(name)
         module.__path__ = [str(root.joinpath(*name.split(".")[1:]))]
@@ -47,9 +47,9 @@ if __name__ == "__main__":
 
     frame = pd.DataFrame(answers(), columns=["worker", "task", "label"])
     model = DawidSkene(n_iter=ROUNDS, tol=-1).fit(frame)
-    held = {
+    reference = {
         "answers": answers(),
         "rounds": ROUNDS,
         "probabilities": model.probas_.sort_index()[[0, 1, 2, 3]].to_numpy().tolist(),
     }
-    Path(__file__).with_name("crowd_kit.json").write_text(json.dumps(held) + "\n")
+    Path(__file__).with_name("crowd_kit.json").write_text(json.dumps(reference) + "\n")

@@ -36,8 +36,11 @@ def written() -> list[dict[str, Any]]:
 
     texts = {f"t{n}": f"a caption with “quotes”, 犬 and <b>{n}</b>" for n in range(4)}
     pairs = [(f"photos/i {n}.jpg", f"t{n}") for n in range(4)]
-    said = [ImportedAnswer("ann", *pairs[0], 4, (), 1500), ImportedAnswer("bob", *pairs[0], 3, ("wrong-colour",), 2000)]
-    return tasks(pairs, texts, answers=said, image_url="/data/local-files/?d={image}")
+    answers = [
+        ImportedAnswer("ann", *pairs[0], 4, (), 1500),
+        ImportedAnswer("bob", *pairs[0], 3, ("wrong-colour",), 2000),
+    ]
+    return tasks(pairs, texts, answers=answers, image_url="/data/local-files/?d={image}")
 
 
 def predicted() -> list[dict[str, Any]]:
@@ -75,7 +78,7 @@ def serving(place: Path, folder: Path, token: str) -> Iterator[tuple[int, subpro
         process.wait()
 
 
-def asked(port: int, token: str, path: str, body: object) -> Any:
+def api_call(port: int, token: str, path: str, body: object) -> Any:
     """One request to the programming interface of Label Studio."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     headers = {"Authorization": f"Token {token}", "Content-Type": "application/json"}
@@ -103,15 +106,15 @@ def _await_page(port: int, process: subprocess.Popen[bytes]) -> None:
 
 def second_account(port: int, token: str) -> str:
     """A further account, made with the link for invitations; returns its token."""
-    link = asked(port, token, "/api/invite", None)["invite_url"]
+    link = api_call(port, token, "/api/invite", None)["invite_url"]
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("GET", link)
     reply = connection.getresponse()
     page, cookie = reply.read().decode(), reply.headers["Set-Cookie"].split(";")[0]
     cookies = "; ".join(c.split(";")[0] for c in reply.headers.get_all("Set-Cookie"))
-    found = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)
-    assert found, cookie
-    form = f"csrfmiddlewaretoken={found[1]}&email=b%40example.org&password=Long-Enough-1&allow_newsletters=false"
+    hidden_field = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)
+    assert hidden_field, cookie
+    form = f"csrfmiddlewaretoken={hidden_field[1]}&email=b%40example.org&password=Long-Enough-1&allow_newsletters=false"
     headers = {"Content-Type": "application/x-www-form-urlencoded", "Cookie": cookies}
     connection.request("POST", link, form, headers)
     reply = connection.getresponse()
@@ -132,37 +135,37 @@ def frozen(port: int, token: str) -> dict[str, Any]:
     """Both projects, answered and exported."""
     from limner.annotate.label_studio import interface
 
-    other = second_account(port, token)
+    second_token = second_account(port, token)
 
-    def made(title: str, form: str, tasks: list[dict[str, Any]]) -> tuple[int, list[int]]:
-        project = asked(port, token, "/api/projects", {"title": title, "label_config": form})["id"]
-        asked(port, token, f"/api/projects/{project}/import?commit_to_project=true", tasks)
-        listed = asked(port, token, f"/api/tasks?project={project}&page_size=100", None)["tasks"]
+    def project_with(title: str, form: str, tasks: list[dict[str, Any]]) -> tuple[int, list[int]]:
+        project = api_call(port, token, "/api/projects", {"title": title, "label_config": form})["id"]
+        api_call(port, token, f"/api/projects/{project}/import?commit_to_project=true", tasks)
+        listed = api_call(port, token, f"/api/tasks?project={project}&page_size=100", None)["tasks"]
         return project, [each["id"] for each in listed]
 
-    def said(task: int, *result: dict[str, Any], who: str = token, ending: str = "") -> None:
-        asked(port, who, f"/api/tasks/{task}/annotations/{ending}", {"result": list(result), "lead_time": 2.5})
+    def annotate(task: int, *result: dict[str, Any], sender: str = token, ending: str = "") -> None:
+        api_call(port, sender, f"/api/tasks/{task}/annotations/{ending}", {"result": list(result), "lead_time": 2.5})
 
     def exported(project: int) -> Any:
-        return asked(port, token, f"/api/projects/{project}/export?exportType=JSON&download_all_tasks=true", None)
+        return api_call(port, token, f"/api/projects/{project}/export?exportType=JSON&download_all_tasks=true", None)
 
-    own, numbers = made("own", interface(), written())
-    said(numbers[1], chosen("grade", "mostly no"), chosen("reasons", "wrong-size", "not-in-image"))
-    said(numbers[1], chosen("grade", "100% no"), who=other)
-    said(numbers[2], ending="?was_cancelled=1")
-    said(numbers[2], who=other)
-    stars, numbers_of_stars = made("stars", STARS, STAR_TASKS)
+    own_form, numbers = project_with("own", interface(), written())
+    annotate(numbers[1], chosen("grade", "mostly no"), chosen("reasons", "wrong-size", "not-in-image"))
+    annotate(numbers[1], chosen("grade", "100% no"), sender=second_token)
+    annotate(numbers[2], ending="?was_cancelled=1")
+    annotate(numbers[2], sender=second_token)
+    stars, numbers_of_stars = project_with("stars", STARS, STAR_TASKS)
     for task, word in zip(numbers_of_stars, ("match", "no match", "unclear"), strict=False):
-        said(task, {**chosen("fit", word), "to_name": "photo"})
+        annotate(task, {**chosen("fit", word), "to_name": "photo"})
     rating = {"from_name": "stars", "to_name": "photo", "type": "rating", "value": {"rating": 5}}
-    said(numbers_of_stars[3], rating)
-    guessed, _ = made("predictions", interface(), predicted())
-    held = [each["total_predictions"] for each in exported(guessed)]
-    return {"own": exported(own), "stars": exported(stars), "predictions": held}
+    annotate(numbers_of_stars[3], rating)
+    guessed, _ = project_with("predictions", interface(), predicted())
+    predictions = [each["total_predictions"] for each in exported(guessed)]
+    return {"own": exported(own_form), "stars": exported(stars), "predictions": predictions}
 
 
 if __name__ == "__main__":
     token = secrets.token_hex(20)
     with tempfile.TemporaryDirectory() as folder, serving(Path(sys.argv[1]), Path(folder) / "data", token) as (port, _):
-        held = frozen(port, token)
-    Path(__file__).with_name("label_studio.json").write_text(json.dumps(held, indent=1, ensure_ascii=False) + "\n")
+        document = frozen(port, token)
+    Path(__file__).with_name("label_studio.json").write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")

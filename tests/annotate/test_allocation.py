@@ -19,10 +19,10 @@ def test_first_places_are_strata_of_their_own_and_a_judge_cuts_in_proportion():
 
 
 def test_a_judge_alone_counts_the_less_the_more_is_drawn():
-    size, wanted = np.array([100, 100]), np.array([30.0, 10.0])
-    assert shares_of(wanted, size, 20, answered=True).tolist() == pytest.approx([0.625, 0.375])
-    few, many, every = (shares_of(wanted, size, n, answered=False)[0] for n in (20, 150, 200))
-    assert 0.625 > few > many > every == pytest.approx(0.5)
+    size, labels = np.array([100, 100]), np.array([30.0, 10.0])
+    assert shares_of(labels, size, 20, answered=True).tolist() == pytest.approx([0.625, 0.375])
+    drawn_20, drawn_150, every = (shares_of(labels, size, n, answered=False)[0] for n in (20, 150, 200))
+    assert 0.625 > drawn_20 > drawn_150 > every == pytest.approx(0.5)
 
 
 def test_there_are_fewer_strata_where_few_or_nearly_all_units_are_drawn():
@@ -37,11 +37,11 @@ def test_strata_of_a_useless_judge_cost_no_width_where_most_units_are_drawn():
 
     def width(strata):
         codes = cut(np.zeros(178, dtype=bool), useless, strata)
-        found = []
+        half_widths = []
         for seed in range(150):
             units = draw(codes, 150, pilot=1, seed=seed).units
-            found.append(stratified(values[units], codes[units], np.bincount(codes)).half_width)
-        return float(np.mean(found))
+            half_widths.append(stratified(values[units], codes[units], np.bincount(codes)).half_width)
+        return float(np.mean(half_widths))
 
     assert width(3) > 1.03 * width(1)
     assert width(strata_for(150, 178, 4)) == width(1)
@@ -54,12 +54,12 @@ def test_predictions_have_means_and_corners_of_each_stratum():
     matter = np.flatnonzero(random.random(60) < 0.7)
     signs = np.where(random.random(len(matter)) < 0.5, 1.0, -1.0)
     assert Predicted.of(matter, codes, None, None) is None
-    found = Predicted.of(matter, codes, scores, signs)
-    np.testing.assert_allclose(found.columns[matter], np.column_stack([signs, signs * scores[matter]]))
-    assert not found.columns[np.setdiff1d(np.arange(60), matter)].any()
+    predicted = Predicted.of(matter, codes, scores, signs)
+    np.testing.assert_allclose(predicted.columns[matter], np.column_stack([signs, signs * scores[matter]]))
+    assert not predicted.columns[np.setdiff1d(np.arange(60), matter)].any()
     for h in range(3):
-        mine = found.columns[matter[codes[matter] == h]]
-        np.testing.assert_allclose(found.means[h], mine.mean(axis=0))
+        stratum = predicted.columns[matter[codes[matter] == h]]
+        np.testing.assert_allclose(predicted.means[h], stratum.mean(axis=0))
         for slope in random.normal(size=(20, 2)):
-            ends = found.corners[h] @ slope
-            assert ends.min() - 1e-12 <= (mine @ slope).min() and (mine @ slope).max() <= ends.max() + 1e-12
+            ends = predicted.corners[h] @ slope
+            assert ends.min() - 1e-12 <= (stratum @ slope).min() and (stratum @ slope).max() <= ends.max() + 1e-12

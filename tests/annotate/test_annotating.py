@@ -65,11 +65,11 @@ def answer_all(store, world, *, people=("ada", "bob"), noise=0.0, seed=0):
     """People who know the truth, but for some noise."""
     truth, draw = world.extra["complete"], random.Random(seed)
     for name in people:
-        who = add_annotator(store, name, existing=True).id
-        while (task := lease(store, who)) is not None:
+        annotator = add_annotator(store, name, existing=True).id
+        while (task := lease(store, annotator)) is not None:
             for item in task.items:
                 yes = ((truth.grade(item.image, item.caption) or 0) > 0) != (draw.random() < noise)
-                submit(store, who, item.id, key=f"{who}-{item.id}", grade=4 if yes else 1)
+                submit(store, annotator, item.id, key=f"{annotator}-{item.id}", grade=4 if yes else 1)
 
 
 # --- pool and tasks ---------------------------------------------------------------------------------------------
@@ -81,10 +81,12 @@ def test_the_pool_is_the_union_of_all_lists(world, systems):
     for name, scores in systems.items():
         for direction, side in (("i2t", scores), ("t2i", scores.T)):
             for query in side.queries:
-                for rank, other in enumerate(side.top(5)[query], start=1):
-                    pair = (query, other) if direction == "i2t" else (other, query)
+                for rank, candidate in enumerate(side.top(5)[query], start=1):
+                    pair = (query, candidate) if direction == "i2t" else (candidate, query)
                     expected.setdefault(pair, set()).add((name, direction, rank))
-    assert {pair: {(p.system, p.direction, p.rank) for p in found} for pair, found in pool.items()} == expected
+    assert {
+        pair: {(p.system, p.direction, p.rank) for p in proposals_of_pair} for pair, proposals_of_pair in pool.items()
+    } == expected
 
 
 def test_a_store_is_filled_and_remembers_more_than_is_pooled(store, world, systems):
@@ -97,23 +99,25 @@ def test_a_store_is_filled_and_remembers_more_than_is_pooled(store, world, syste
 
 
 def test_the_filter_keeps_what_shares_words(world):
-    own = {image: [] for image in world.images.ids}
+    captions_of = {image: [] for image in world.images.ids}
     texts = dict(zip(world.texts.ids, world.texts.values, strict=True))
     for image, caption, _ in world.judgements:
-        own[image].append(texts[caption])
-    pool = [(image, caption) for image in list(own)[:4] for caption in texts]
-    kept = alike(pool, world, min_bleu=0.25)
-    slow = [p for p in pool if bleu([texts[p[1]]], [own[p[0]]], words=content_words)[0] >= 0.25]
-    assert kept == slow
-    assert 0 < len(kept) < len(pool)
+        captions_of[image].append(texts[caption])
+    pool = [(image, caption) for image in list(captions_of)[:4] for caption in texts]
+    similar = alike(pool, world, min_bleu=0.25)
+    slow = [p for p in pool if bleu([texts[p[1]]], [captions_of[p[0]]], words=content_words)[0] >= 0.25]
+    assert similar == slow
+    assert 0 < len(similar) < len(pool)
 
 
 def test_tasks_hold_the_pool_once_and_sound_controls(world, systems):
     pool = list(merged(proposed(systems, depth=3), depth=3))
-    near = {(p.image, p.caption) for p in proposed(systems, depth=6)}
-    drafts = make_tasks(pool, world.judgements, avoid=near, seed=7)
+    close_pairs = {(p.image, p.caption) for p in proposed(systems, depth=6)}
+    drafts = make_tasks(pool, world.judgements, avoid=close_pairs, seed=7)
     assert (
-        drafts == make_tasks(pool, world.judgements, avoid=near, seed=7) != make_tasks(pool, world.judgements, seed=8)
+        drafts
+        == make_tasks(pool, world.judgements, avoid=close_pairs, seed=7)
+        != make_tasks(pool, world.judgements, seed=8)
     )
     real = Counter((i.image, i.caption) for d in drafts for i in d.items if i.role == "real")
     assert real == Counter(pool)
@@ -121,7 +125,7 @@ def test_tasks_hold_the_pool_once_and_sound_controls(world, systems):
     places = {
         role: [n for d in drafts for n, i in enumerate(d.items) if i.role == role] for role in ("gold_pos", "gold_neg")
     }
-    assert {len(found) for found in places.values()} == {len(drafts)}
+    assert {len(positions) for positions in places.values()} == {len(drafts)}
     assert len(set(places["gold_pos"])) > 1  # shuffled
     for draft in drafts:
         pairs = [(i.image, i.caption) for i in draft.items]
@@ -131,22 +135,22 @@ def test_tasks_hold_the_pool_once_and_sound_controls(world, systems):
             if item.role == "gold_pos":
                 assert grade > 0
             elif item.role == "gold_neg":
-                assert grade == 0 and (item.image, item.caption) not in near
+                assert grade == 0 and (item.image, item.caption) not in close_pairs
 
 
 def test_a_world_without_negatives_is_told(world):
-    everything = {(i, t) for i in world.images.ids for t in world.texts.ids}
+    all_pairs = {(i, t) for i in world.images.ids for t in world.texts.ids}
     with pytest.raises(LimnerError, match="no known negative"):
-        make_tasks([("x", "y")], world.judgements, avoid=everything)
-    (draft,) = make_tasks([("x", "y")], world.judgements, avoid=everything, negatives=0)
+        make_tasks([("x", "y")], world.judgements, avoid=all_pairs)
+    (draft,) = make_tasks([("x", "y")], world.judgements, avoid=all_pairs, negatives=0)
     assert [i.role for i in draft.items].count("gold_neg") == 0
 
 
 def test_the_flickr8k_form_has_ten_captions_per_image_and_a_control(world, systems):
     pool = list(merged(proposed(systems, depth=3), depth=3))
     drafts = make_caption_tasks(pool, world.judgements, seed=1)
-    asked = Counter((i.image, i.caption) for d in drafts for i in d.items if i.role == "real")
-    assert set(pool) <= set(asked) and set(asked.values()) == {1}
+    pair_counts = Counter((i.image, i.caption) for d in drafts for i in d.items if i.role == "real")
+    assert set(pool) <= set(pair_counts) and set(pair_counts.values()) == {1}
     for draft in drafts:
         blocks = [draft.items[n : n + 10] for n in range(0, len(draft.items), 10)]
         assert all(len(block) == 10 and len({i.image for i in block}) == 1 for block in blocks)
@@ -162,8 +166,10 @@ def test_the_flickr8k_form_has_ten_captions_per_image_and_a_control(world, syste
 def judged(store, world, systems, **how):
     add_collection(store, world)
     fill(store, systems, depth=2, keep=4)
-    near = {(p.image, p.caption) for p in proposals(store)}
-    add_tasks(store, make_tasks(waiting(store), world.judgements, avoid=near), replication=how.pop("replication", 1))
+    close_pairs = {(p.image, p.caption) for p in proposals(store)}
+    add_tasks(
+        store, make_tasks(waiting(store), world.judgements, avoid=close_pairs), replication=how.pop("replication", 1)
+    )
     answer_all(store, world, **how)
 
 
@@ -174,16 +180,16 @@ def test_a_wrong_control_goes_to_review_and_a_rejected_task_is_asked_again(store
     review(store, queue[0].assignment, "accept", reason="the picture is hard")
     review(store, queue[1].assignment, "reject", reason="guessed")
     assert [d.assignment for d in review_queue(store)] == [d.assignment for d in queue[2:]]
-    again = lease(store, add_annotator(store, "ada").id)
-    assert again.task == queue[1].task
+    next_task = lease(store, add_annotator(store, "ada").id)
+    assert next_task.task == queue[1].task
     for bad in ({"decision": "shrug", "reason": "x"}, {"decision": "accept", "reason": " "}):
         with pytest.raises(LimnerError):
             review(store, queue[2].assignment, **bad)
     with pytest.raises(LimnerError, match="no assignment"):
         review(store, 10_000, "accept", reason="x")
     with pytest.raises(LimnerError, match="not finished"):
-        review(store, again.id, "reject", reason="x")
-    assert lease(store, again.annotator).id == again.id, "whoever works on it keeps it"
+        review(store, next_task.id, "reject", reason="x")
+    assert lease(store, next_task.annotator).id == next_task.id, "whoever works on it keeps it"
 
 
 def test_poor_annotators_are_set_aside_and_replaced(store, world, systems):
@@ -201,32 +207,32 @@ def test_poor_annotators_are_set_aside_and_replaced(store, world, systems):
 
 def test_answers_become_judgements_that_measures_take(store, world, systems):
     judged(store, world, systems)
-    found = judgements(store)
+    labelled = judgements(store)
     truth = world.extra["complete"]
-    assert {(i, t): g > 0 for i, t, g in found} == {
+    assert {(i, t): g > 0 for i, t, g in labelled} == {
         p: (truth.grade(*p) or 0) > 0 for p in merged(proposed(systems, depth=2), depth=2)
     }
-    made = aggregate(answers(store), "dawid-skene")
-    joined = merge(made, world.judgements)
+    aggregated = aggregate(answers(store), "dawid-skene")
+    joined = merge(aggregated, world.judgements)
     assert len(joined.judgements) > len(world.judgements)  # the original pairs miss some
-    found = limner.evaluate(systems["blind"], joined.judgements, measures="R@5").results[0].value
+    labelled = limner.evaluate(systems["blind"], joined.judgements, measures="R@5").results[0].value
     tops = systems["blind"].top(5)
     hits = [any((truth.grade(q, c) or 0) > 0 for c in tops[q]) for q in tops.queries]
-    assert found == pytest.approx(np.mean(hits))
+    assert labelled == pytest.approx(np.mean(hits))
 
 
 def test_merging_counts_what_changed():
     original = limner.Judgements.from_pairs([("i", "a"), ("i", "b"), ("j", "c"), ("k", "d")])
-    found = [Label("i", "a", 4, 1, 1), Label("i", "b", 1, 1, 1), Label("i", "c", 3, 1, 1), Label("j", "d", 2, 1, 1)]
+    labels = [Label("i", "a", 4, 1, 1), Label("i", "b", 1, 1, 1), Label("i", "c", 3, 1, 1), Label("j", "d", 2, 1, 1)]
     further = limner.Judgements.from_pairs([("j", "a"), ("elsewhere", "a"), ("k", "b")])
-    done = merge(found, original, further=[further], invalid_images=["k"], invalid_captions=["d"])
+    done = merge(labels, original, further=[further], invalid_images=["k"], invalid_captions=["d"])
     assert {(i, t): g for i, t, g in done.judgements} == {
         ("i", "a"): 1.0, ("i", "b"): 0.0, ("i", "c"): 0.5, ("j", "c"): 1.0, ("j", "a"): 1.0,
     }  # fmt: skip
     assert (done.refuted, done.removed) == (1, 2)
-    there, back = done.counted
-    assert (there.queries, there.original, there.verified, there.merged) == (1, 2, 2, 2)
-    assert (there.precision, there.recall) == (0.5, 0.5)
+    forward, back = done.counted
+    assert (forward.queries, forward.original, forward.verified, forward.merged) == (1, 2, 2, 2)
+    assert (forward.precision, forward.recall) == (0.5, 0.5)
     assert (back.queries, back.original, back.verified, back.merged) == (3, 3, 2, 4)
 
 
@@ -290,16 +296,16 @@ def test_every_form_gives_the_same_judgements_back(answered, tmp_path, name):
 def test_answers_come_back_into_another_store(answered, world, tmp_path, name):
     store = answered
     export(store, tmp_path / name)
-    with open_store(tmp_path / "other.db") as other:
-        add_collection(other, world)
-        given = read_answers(tmp_path / name)
-        assert import_answers(other, given, key=name) == len(given)
-        assert judgements(other) == judgements(store)
+    with open_store(tmp_path / "other.db") as second_store:
+        add_collection(second_store, world)
+        imported = read_answers(tmp_path / name)
+        assert import_answers(second_store, imported, key=name) == len(imported)
+        assert judgements(second_store) == judgements(store)
         with pytest.raises(LimnerError, match="already imported"):
-            import_answers(other, given, key=name)
+            import_answers(second_store, imported, key=name)
         with pytest.raises(LimnerError, match="already"):
-            import_answers(other, given, key="under another name")
-        assert len(answers(other)) == len(given)
+            import_answers(second_store, imported, key="under another name")
+        assert len(answers(second_store)) == len(imported)
 
 
 @pytest.mark.parametrize(
@@ -335,9 +341,9 @@ def test_reasons_become_failure_classes(store):
     texts = {"t0": "a red ball", "t1": "two dogs", "t2": "a man", "t3": "a cup"}
     items = limner.Items(list(texts), list(texts.values()), kind="text")
     pictures = limner.Items(["i0", "i1"], [None, None])
-    own = limner.Judgements.from_pairs([("i0", "t0"), ("i1", "t1")], candidates=list(texts))
-    add_collection(store, limner.Collection("toy", pictures, items, own))
-    said = {
+    originals = limner.Judgements.from_pairs([("i0", "t0"), ("i1", "t1")], candidates=list(texts))
+    add_collection(store, limner.Collection("toy", pictures, items, originals))
+    votes_of = {
         ("i1", "t0"): [(2, ["wrong-colour"]), (1, []), (2, ["wrong-colour", "wrong-age"])],
         ("i0", "t1"): [(4, []), (4, []), (2, ["grammar"])],
         ("i0", "t2"): [(3, []), (3, []), (3, ["wrong-quantity"])],
@@ -345,20 +351,20 @@ def test_reasons_become_failure_classes(store):
     }
     from limner.annotate.answer_files import ImportedAnswer
 
-    given = [
+    imported = [
         ImportedAnswer(name, *pair, grade, tuple(why))
-        for pair, all_of in said.items()
+        for pair, all_of in votes_of.items()
         for name, (grade, why) in zip(("ada", "bob", "eve"), all_of, strict=True)
     ]
-    import_answers(store, given, key="toy")
-    found = [
+    import_answers(store, imported, key="toy")
+    failures = [
         Failure("t0", "a red ball", "i0", "i1"),
         Failure("i0", "two dogs", "i0", "i1", by_text=False),
         Failure("t2", "a man", "i1", "i0"),
         Failure("t3", "a cup", "i1", "i0"),
         Failure("t1", "two dogs", "i1", "i1"),
     ]
-    assert failure_labels(store, found) == {
+    assert failure_labels(store, failures) == {
         "t0": frozenset({"colour"}), "i0": frozenset({"alternative"}), "t2": frozenset({"alternative"}),
     }  # fmt: skip
 
@@ -373,44 +379,48 @@ def test_every_reason_but_grammar_has_a_class():
 
 
 def test_candidates_know_scores_and_ranks(systems):
-    found = candidates(systems, depth=6)
+    pool_scores = candidates(systems, depth=6)
     first = systems["sharp"].queries[0]
-    row = found.pairs.index((first, systems["sharp"].top(1)[first][0]))
-    assert found.said[row, 0, 1] == 1.0
+    row = pool_scores.pairs.index((first, systems["sharp"].top(1)[first][0]))
+    assert pool_scores.said[row, 0, 1] == 1.0
     pool = merged(proposed(systems, depth=3), depth=3)
-    assert {found.pairs[r] for r in found.top(3)} == set(pool)
+    assert {pool_scores.pairs[r] for r in pool_scores.top(3)} == set(pool)
 
 
 def test_likeness_to_what_was_accepted_is_the_slow_one(systems):
     """The last four columns: caption beside accepted captions of the image, then image beside those of the caption."""
-    found = candidates(systems, depth=4)
+    pool_scores = candidates(systems, depth=4)
     draw = random.Random(3)
-    known = {pair: draw.random() < 0.5 for pair in draw.sample(found.pairs, 60)}
-    (images, rows), (texts, columns) = found.profiles
+    accepted = {pair: draw.random() < 0.5 for pair in draw.sample(pool_scores.pairs, 60)}
+    (images, rows), (texts, columns) = pool_scores.profiles
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1)
-    table = found.features(known)[:, -4:]
-    for row, (image, caption) in enumerate(found.pairs):
-        beside = [columns[texts.index(t)] for (i, t), yes in known.items() if yes and i == image and t != caption]
-        above = [rows[images.index(i)] for (i, t), yes in known.items() if yes and t == caption and i != image]
-        one, other = columns[texts.index(caption)], rows[images.index(image)]
-        expected = [max((one @ x for x in beside), default=0), bool(beside)]
-        expected += [max((other @ x for x in above), default=0), bool(above)]
+    table = pool_scores.features(accepted)[:, -4:]
+    for row, (image, caption) in enumerate(pool_scores.pairs):
+        captions_of_image = [
+            columns[texts.index(t)] for (i, t), yes in accepted.items() if yes and i == image and t != caption
+        ]
+        images_of_caption = [
+            rows[images.index(i)] for (i, t), yes in accepted.items() if yes and t == caption and i != image
+        ]
+        one, image_profile = columns[texts.index(caption)], rows[images.index(image)]
+        expected = [max((one @ x for x in captions_of_image), default=0), bool(captions_of_image)]
+        expected += [max((image_profile @ x for x in images_of_caption), default=0), bool(images_of_caption)]
         np.testing.assert_allclose(table[row], expected, atol=1e-12)
     lists = {name: {"i2t": scores.top(4), "t2i": scores.T.top(4)} for name, scores in systems.items()}
-    assert candidates(lists, depth=4).features(known)[:, -4:].sum() == 0  # lists alone say nothing of the rest
+    assert candidates(lists, depth=4).features(accepted)[:, -4:].sum() == 0  # lists alone say nothing of the rest
 
 
 def test_the_weighing_trusts_the_system_that_is_right(world, systems):
-    found = candidates(systems, depth=10)
+    pool_scores = candidates(systems, depth=10)
     truth = world.extra["complete"]
-    answers_given = {p: (truth.grade(*p) or 0) > 0 for p in found.pairs}
+    answers_given = {p: (truth.grade(*p) or 0) > 0 for p in pool_scores.pairs}
     half = dict(list(answers_given.items())[::2])
-    chance = probabilities(found, half)
-    rest = [r for r, p in enumerate(found.pairs) if p not in half]
-    right = [answers_given[found.pairs[r]] for r in rest]
-    blind = found.said[rest, 2, 0]
-    assert _auc(chance[rest], right) > max(0.85, _auc(blind, right))
-    assert set(probabilities(found, {found.pairs[0]: True})) == {2 / 3}
+    chance = probabilities(pool_scores, half)
+    open_rows = [r for r, p in enumerate(pool_scores.pairs) if p not in half]
+    right = [answers_given[pool_scores.pairs[r]] for r in open_rows]
+    blind = pool_scores.said[open_rows, 2, 0]
+    assert _auc(chance[open_rows], right) > max(0.85, _auc(blind, right))
+    assert set(probabilities(pool_scores, {pool_scores.pairs[0]: True})) == {2 / 3}
 
 
 def _auc(values, right):
@@ -420,55 +430,58 @@ def _auc(values, right):
 
 
 def test_several_turns_gain_more_per_answer_than_one(world, systems):
-    found = candidates(systems, depth=20)
+    pool_scores = candidates(systems, depth=20)
     truth = world.extra["complete"]
-    asked = []
+    requested = []
 
     def ask(pairs):
-        asked.extend(pairs)
+        requested.extend(pairs)
         return {p: (truth.grade(*p) or 0) > 0 for p in pairs}
 
-    _, one = in_turns(found, ask, budget=160, turns=1, start_depth=5)
-    assert len(asked) == len(set(asked)) == 160
-    asked.clear()
-    known, several = in_turns(found, ask, budget=160, turns=4)
-    assert len(asked) == len(set(asked)) == len(known) == several[-1].answers <= 160
+    _, one = in_turns(pool_scores, ask, budget=160, turns=1, start_depth=5)
+    assert len(requested) == len(set(requested)) == 160
+    requested.clear()
+    answered_pairs, several = in_turns(pool_scores, ask, budget=160, turns=4)
+    assert len(requested) == len(set(requested)) == len(answered_pairs) == several[-1].answers <= 160
     assert several[-1].per_answer > one[-1].per_answer
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_what_is_chosen_is_new_and_in_order(world, systems, strategy):
-    found = candidates(systems, depth=10)
+    pool_scores = candidates(systems, depth=10)
     truth = world.extra["complete"]
-    known = {p: (truth.grade(*p) or 0) > 0 for p in found.pairs[:80]}
-    chosen = choose(found, known, 30, strategy=strategy, floor=0.0)
-    assert len(chosen) == len(set(chosen)) == 30 and not set(chosen) & set(known)
-    chance = dict(zip(found.pairs, probabilities(found, known), strict=True))
-    rest = [chance[p] for p in found.pairs if p not in known]
+    answered_pairs = {p: (truth.grade(*p) or 0) > 0 for p in pool_scores.pairs[:80]}
+    chosen = choose(pool_scores, answered_pairs, 30, strategy=strategy, floor=0.0)
+    assert len(chosen) == len(set(chosen)) == 30 and not set(chosen) & set(answered_pairs)
+    chance = dict(zip(pool_scores.pairs, probabilities(pool_scores, answered_pairs), strict=True))
+    open_chances = [chance[p] for p in pool_scores.pairs if p not in answered_pairs]
     if strategy == "sure":
-        assert [chance[p] for p in chosen] == sorted(rest, reverse=True)[:30]
+        assert [chance[p] for p in chosen] == sorted(open_chances, reverse=True)[:30]
     if strategy == "unsure":
-        assert [abs(chance[p] - 0.5) for p in chosen] == sorted(abs(x - 0.5) for x in rest)[:30]
-    assert choose(found, known, 30, strategy=strategy, floor=1.1) == []
+        assert [abs(chance[p] - 0.5) for p in chosen] == sorted(abs(x - 0.5) for x in open_chances)[:30]
+    assert choose(pool_scores, answered_pairs, 30, strategy=strategy, floor=1.1) == []
     with pytest.raises(LimnerError, match="start with 'limner annotate pool'"):
-        choose(found, {}, 3, strategy=strategy)
+        choose(pool_scores, {}, 3, strategy=strategy)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_last_digits_of_a_score_decide_nothing(world, systems, strategy):
     """Pairs with the same scores are asked in their order, whatever the CPU makes of the last digits."""
-    found = candidates(systems, depth=10)
-    many = len(found.pairs) // 2 * 2
+    pool_scores = candidates(systems, depth=10)
+    even_count = len(pool_scores.pairs) // 2 * 2
     none = (Ids([]), np.zeros((0, 0)))
     twins = replace(
-        found, pairs=found.pairs[:many], said=np.repeat(found.said[:many:2], 2, axis=0), profiles=(none,) * 2
+        pool_scores,
+        pairs=pool_scores.pairs[:even_count],
+        said=np.repeat(pool_scores.said[:even_count:2], 2, axis=0),
+        profiles=(none,) * 2,
     )
     ulps = np.random.default_rng(3).integers(-2, 3, twins.said.shape)
     nudged = replace(twins, said=twins.said * (1 + ulps * 2.0**-52))
-    known = {p: (world.extra["complete"].grade(*p) or 0) > 0 for p in twins.pairs[:80]}
-    one, other = (choose(each, known, 60, strategy=strategy, floor=0.0) for each in (twins, nudged))
-    assert one == other
-    assert np.abs(probabilities(twins, known) - probabilities(nudged, known)).max() <= 2.0**-30
+    answered_pairs = {p: (world.extra["complete"].grade(*p) or 0) > 0 for p in twins.pairs[:80]}
+    one, chosen_nudged = (choose(each, answered_pairs, 60, strategy=strategy, floor=0.0) for each in (twins, nudged))
+    assert one == chosen_nudged
+    assert np.abs(probabilities(twins, answered_pairs) - probabilities(nudged, answered_pairs)).max() <= 2.0**-30
 
 
 # --- the command ------------------------------------------------------------------------------------------------
@@ -492,8 +505,8 @@ def test_the_story_at_the_shell(tmp_path, monkeypatch, systems, world):
     systems["blurred"].ranking().save(tmp_path / "i2t.run")
     systems["blurred"].T.ranking().save(tmp_path / "t2i.run")
     named = ["--scores", "sharp=sharp.npy", "--run", "blurred=i2t.run", "--run", "blurred=t2i.run"]
-    whole = ["scenes", "-O", "images=40", "-O", "seed=7"]
-    first = data("pool", "work.db", *whole, *named, "--depth", "2", "--keep", "4")
+    world_args = ["scenes", "-O", "images=40", "-O", "seed=7"]
+    first = data("pool", "work.db", *world_args, *named, "--depth", "2", "--keep", "4")
     assert first["proposals"] == 2 * (8 + 40) * 2
     assert data("tasks", "work.db", "--replication", "2")["pairs"] == first["new"]
     assert "every pooled pair already has" in run("tasks", "work.db", status=3).stderr
@@ -503,11 +516,11 @@ def test_the_story_at_the_shell(tmp_path, monkeypatch, systems, world):
     )
     with open_store(tmp_path / "work.db") as store:
         answer_all(store, world, noise=0.05)
-    shown = data("status", "work.db")
-    assert shown["done"] == shown["tasks"] and shown["answers"] == shown["asked"] == 2 * first["new"]
-    assert 0.5 < shown["alpha"] < 1
+    status = data("status", "work.db")
+    assert status["done"] == status["tasks"] and status["answers"] == status["asked"] == 2 * first["new"]
+    assert 0.5 < status["alpha"] < 1
     queue = data("people", "review", "work.db")["queue"]
-    assert len(queue) == shown["to_review"]
+    assert len(queue) == status["to_review"]
     if queue:
         args = ("people", "review", "work.db", str(queue[0]["number"]), "--accept", "--reason", "fine")
         assert len(data(*args)["queue"]) == len(queue) - 1
@@ -518,15 +531,15 @@ def test_the_story_at_the_shell(tmp_path, monkeypatch, systems, world):
         f"caption={bad}"
     ]
     assert data("estimate", "work.db")["pairs"] < first["new"]
-    found = data("merge", "work.db", "-o", "better.qrels")
-    assert len(read_judgements("better.qrels")) == found["directions"][0]["merged"]
+    merged_data = data("merge", "work.db", "-o", "better.qrels")
+    assert len(read_judgements("better.qrels")) == merged_data["directions"][0]["merged"]
     assert set(data("study", "bias", "work.db")["sizes"]) == {"1"}
     assert data("export", "work.db", "answers.csv")["rows"] > 2 * first["new"]
-    again = data("pool", "work.db", *whole, *named, "--new-pairs", "15")
-    assert again["turn"] == 2 and 0 < again["new"] <= 15  # what is surely no match is not asked
-    assert data("tasks", "work.db")["pairs"] == again["new"]
+    second_turn = data("pool", "work.db", *world_args, *named, "--new-pairs", "15")
+    assert second_turn["turn"] == 2 and 0 < second_turn["new"] <= 15  # what is surely no match is not asked
+    assert data("tasks", "work.db")["pairs"] == second_turn["new"]
     assert "no store" in run("status", "none.db", status=3).stderr
-    assert "NAME=FILE" in run("pool", "work.db", *whole, "--scores", "S.npy", status=2).output
+    assert "NAME=FILE" in run("pool", "work.db", *world_args, "--scores", "S.npy", status=2).output
 
 
 @pytest.fixture
@@ -536,12 +549,12 @@ def outside(tmp_path, monkeypatch):
 
     def labelled(part=slice(None), people=(1, 2)):
         run("export", "work.db", "tasks.json")
-        made = json.loads(Path("tasks.json").read_text(encoding="utf-8"))[part]
-        for task in made:
+        tasks = json.loads(Path("tasks.json").read_text(encoding="utf-8"))[part]
+        for task in tasks:
             chosen = {"from_name": "grade", "to_name": "image", "type": "choices", "value": {"choices": ["100% yes"]}}
             task["annotations"] += [{"result": [chosen], "completed_by": person} for person in people]
-        Path("done.json").write_text(json.dumps(made), encoding="utf-8")
-        return len(made)
+        Path("done.json").write_text(json.dumps(tasks), encoding="utf-8")
+        return len(tasks)
 
     return labelled
 
@@ -584,19 +597,19 @@ def test_one_part_is_judged_elsewhere_and_the_rest_here(outside):
     data("pool", "work.db", *SMALL, "--model", "colours", "--depth", "2")
     data("tasks", "work.db")
     with open_store("work.db") as store:
-        here = add_annotator(store, "ada").id
-        first = lease(store, here)
+        ada = add_annotator(store, "ada").id
+        first = lease(store, ada)
         for item in first.items[:3]:
-            submit(store, here, item.id, key=f"here-{item.id}", grade=1, comment="blurred")
+            submit(store, ada, item.id, key=f"here-{item.id}", grade=1, comment="blurred")
     outside(slice(None, None, 2))
     added = data("import", "work.db", "done.json")["added"]
     with open_store("work.db") as store:
         before = answers(store)
         assert added == 2 * len({(a.image, a.caption) for a in before if a.annotator != "ada"})
         assert [(a.grade, a.comment) for a in before if a.annotator == "ada"] == [(1, "blurred")] * 3
-        while task := lease(store, here):
+        while task := lease(store, ada):
             for item in task.items:
-                submit(store, here, item.id, key=f"again-{item.id}", grade=4)
+                submit(store, ada, item.id, key=f"again-{item.id}", grade=4)
     status = data("status", "work.db")
     assert status["done"] == status["tasks"]
     with open_store("work.db") as store:
@@ -621,17 +634,17 @@ def test_answers_that_a_store_has_are_skipped_and_others_refused(outside):
 
 def test_systems_trained_again_at_the_shell_still_find_pairs_to_ask(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    whole = ["scenes", "-O", "images=60", "-O", "seed=7"]
+    world_args = ["scenes", "-O", "images=60", "-O", "seed=7"]
     named = ["--model", "colours", "--model", "histograms"]
-    data("pool", "work.db", *whole, *named, "--depth", "2", "--keep", "4")
+    data("pool", "work.db", *world_args, *named, "--depth", "2", "--keep", "4")
     data("tasks", "work.db")
     with open_store(tmp_path / "work.db") as store:
         answer_all(store, limner.load("scenes", images=60, seed=7).test, noise=0.05)
-    again = data("pool", "work.db", *whole, *named, "--new-pairs", "25", "--retrain")
-    assert again["turn"] == 2 and again["new"] == 25
+    second_turn = data("pool", "work.db", *world_args, *named, "--new-pairs", "25", "--retrain")
+    assert second_turn["turn"] == 2 and second_turn["new"] == 25
     assert (
         "--retrain only works in a further round"
-        in run("pool", "work.db", *whole, *named, "--retrain", status=2).output
+        in run("pool", "work.db", *world_args, *named, "--retrain", status=2).output
     )
 
 
@@ -645,19 +658,19 @@ def test_taken_out_captions_leave_the_judgements(store, world, systems, tmp_path
 def test_a_control_can_be_pooled_later(store, world):
     add_collection(store, world)
     pairs_of = [(world.images.ids[0], world.texts.ids[n]) for n in range(2)]
-    known = limner.Judgements.from_pairs([pairs_of[1]])
-    add_tasks(store, make_tasks([pairs_of[0]], known, negatives=0))
+    originals = limner.Judgements.from_pairs([pairs_of[1]])
+    add_tasks(store, make_tasks([pairs_of[0]], originals, negatives=0))
     assert waiting(store) == []
     add_pairs(store, [pairs_of[1]], turn=2)
     assert waiting(store) == [pairs_of[1]]
 
 
 def test_one_name_written_in_two_ways_is_refused(tmp_path, world):
-    given = [ImportedAnswer(name, world.images.ids[0], world.texts.ids[0], 4) for name in ("Ada", "ada")]
+    duplicates = [ImportedAnswer(name, world.images.ids[0], world.texts.ids[0], 4) for name in ("Ada", "ada")]
     with open_store(tmp_path / "work.db") as store:
         add_collection(store, world)
         with pytest.raises(LimnerError, match="'Ada' and 'ada' are one name"):
-            import_answers(store, given, key="a")
+            import_answers(store, duplicates, key="a")
         assert annotators(store) == []
 
 
@@ -666,11 +679,11 @@ def test_one_name_written_in_two_ways_is_refused(tmp_path, world):
 
 def test_the_crowd_of_flickr8k_is_read(shared_data):
     file = shared_data / "flickr8k" / "text" / "CrowdFlowerAnnotations.txt"
-    found = read_judgements(file)
+    crowd_judgements = read_judgements(file)
     lines = [line.split("\t") for line in file.read_text().splitlines()]
-    assert len(found.grades) == len(lines) == 47_830
+    assert len(crowd_judgements.grades) == len(lines) == 47_830
     for image, caption, share, _, _ in lines[::1000]:
-        assert found.grade(image, caption) == pytest.approx(float(share), abs=1e-6)
+        assert crowd_judgements.grade(image, caption) == pytest.approx(float(share), abs=1e-6)
 
 
 def test_eccv_caption_is_read_and_written_as_it_is(tmp_path):
@@ -678,8 +691,11 @@ def test_eccv_caption_is_read_and_written_as_it_is(tmp_path):
     from limner.annotate.answer_files import write_eccv
     from limner.datasets.coco_judgements import eccv_folder
 
-    found = read_judgements(eccv_folder(), form="eccv")
+    eccv_judgements = read_judgements(eccv_folder(), form="eccv")
     forward, backward = read_eccv()
-    assert len(found) == len(forward | backward.T) > len(forward)
-    write_eccv(found, tmp_path)
-    assert read_judgements(tmp_path).restrict(queries=found.queries, candidates=found.candidates) == found
+    assert len(eccv_judgements) == len(forward | backward.T) > len(forward)
+    write_eccv(eccv_judgements, tmp_path)
+    assert (
+        read_judgements(tmp_path).restrict(queries=eccv_judgements.queries, candidates=eccv_judgements.candidates)
+        == eccv_judgements
+    )

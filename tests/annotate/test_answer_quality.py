@@ -40,9 +40,9 @@ from limner.stats import alpha_interval, bradley_terry, cohen_kappa, dawid_skene
 from limner.stats.bradley_terry import disconnected
 
 
-def answer(who, pair, grade, role="real", milliseconds=1000):
+def answer(annotator, pair, grade, role="real", milliseconds=1000):
     return Answer(
-        0, 1, 1, pair, pair, who, f"i{pair}", f"t{pair}", role, grade, (), 1, milliseconds, "1", 0
+        0, 1, 1, pair, pair, annotator, f"i{pair}", f"t{pair}", role, grade, (), 1, milliseconds, "1", 0
     )  # fmt: skip
 
 
@@ -50,12 +50,12 @@ def crowd(raters, pairs, *, seed=0, right=0.8, missing=0.3):
     """Answers of people who are right with some probability and skip some pairs; the truth comes with them."""
     draw = np.random.default_rng(seed)
     truth = draw.integers(1, 5, pairs)
-    found = []
+    answers = []
     for rater, pair in product(range(raters), range(pairs)):
         if draw.random() >= missing:
             grade = truth[pair] if draw.random() < right else draw.integers(1, 5)
-            found.append(answer(f"r{rater}", pair, int(grade)))
-    return found, truth
+            answers.append(answer(f"r{rater}", pair, int(grade)))
+    return answers, truth
 
 
 # --- agreement --------------------------------------------------------------------------------------------------
@@ -65,14 +65,14 @@ def crowd(raters, pairs, *, seed=0, right=0.8, missing=0.3):
 def test_alpha_is_that_of_two_other_programs(level):
     krippendorff = pytest.importorskip("krippendorff")
     answers, _ = crowd(4, 40, seed=3)
-    found = agreement(answers, level=level, samples=50)
+    result = agreement(answers, level=level, samples=50)
     table = ratings(answers)
-    assert found.alpha == krippendorff_alpha(table, level=level, raters=4)
+    assert result.alpha == krippendorff_alpha(table, level=level, raters=4)
     theirs = krippendorff.alpha(reliability_data=table, level_of_measurement=level)
-    assert found.alpha == pytest.approx(theirs, abs=1e-9)
+    assert result.alpha == pytest.approx(theirs, abs=1e-9)
     evalica, pandas = pytest.importorskip("evalica"), pytest.importorskip("pandas")
-    assert found.alpha == pytest.approx(evalica.alpha(pandas.DataFrame(table), level).alpha, abs=1e-9)
-    assert found.low <= found.alpha <= found.high
+    assert result.alpha == pytest.approx(evalica.alpha(pandas.DataFrame(table), level).alpha, abs=1e-9)
+    assert result.low <= result.alpha <= result.high
 
 
 def test_the_interval_of_alpha_is_that_of_a_slow_bootstrap():
@@ -81,26 +81,28 @@ def test_the_interval_of_alpha_is_that_of_a_slow_bootstrap():
     draw = np.random.default_rng(1)
     rows = [draw.integers(0, table.shape[1], table.shape[1]) for _ in range(600)]
     slow = [krippendorff_alpha(table[:, row], level="ordinal", raters=4) for row in rows]
-    found = alpha_interval(table, level="ordinal", raters=4, samples=2000)
-    assert (found.low, found.high) == pytest.approx(tuple(np.percentile(slow, [2.5, 97.5])), abs=0.03)
+    interval = alpha_interval(table, level="ordinal", raters=4, samples=2000)
+    assert (interval.low, interval.high) == pytest.approx(tuple(np.percentile(slow, [2.5, 97.5])), abs=0.03)
 
 
 def test_alpha_cannot_be_asked_the_wrong_way_round():
     """Many people, few pairs: a table whose longer side is taken for the pairs would say nearly 0."""
     answers, _ = crowd(30, 6, seed=1, right=0.95)
-    found = agreement(answers, samples=20)
-    assert (found.annotators, found.pairs) == (30, 6)
-    assert found.alpha > 0.8
+    result = agreement(answers, samples=20)
+    assert (result.annotators, result.pairs) == (30, 6)
+    assert result.alpha > 0.8
     assert krippendorff_alpha(ratings(answers).T, level="ordinal", raters=6) < 0.2  # the trap is real
 
 
 def test_undefined_agreement_is_said():
-    same = [answer(who, pair, 4) for who in "ab" for pair in range(3)]
-    found = agreement(same)
-    assert math.isnan(found.alpha) and "every rating is 4" in found.note
-    assert "kappa of a and b is undefined" in found.note
-    assert agreement_words(found) == "people's agreement is undefined on 3 pairs: all grades are the same"
-    assert math.isnan(agreement([*same[:-1], answer("c", 0, 4), answer("c", 9, 1)]).alpha)  # 9 is one person's alone
+    all_fours = [answer(name, pair, 4) for name in "ab" for pair in range(3)]
+    result = agreement(all_fours)
+    assert math.isnan(result.alpha) and "every rating is 4" in result.note
+    assert "kappa of a and b is undefined" in result.note
+    assert agreement_words(result) == "people's agreement is undefined on 3 pairs: all grades are the same"
+    assert math.isnan(
+        agreement([*all_fours[:-1], answer("c", 0, 4), answer("c", 9, 1)]).alpha
+    )  # 9 is one person's alone
     alone = agreement([answer("a", pair, 1 + pair) for pair in range(3)])
     assert math.isnan(alone.alpha) and "no pair was judged by two" in alone.note
     assert alone.kappas == {}
@@ -111,15 +113,19 @@ def test_kappa_is_that_of_scikit_learn(pairs):
     """In the store and in `limner.stats`; undefined in the one where it is in the other."""
     from sklearn.metrics import cohen_kappa_score
 
-    one, other = zip(*pairs, strict=True)
-    both = [answer(who, n, grade) for who, grades in (("a", one), ("b", other)) for n, grade in enumerate(grades)]
-    found, _ = agreement(both, samples=1).kappas["a", "b"]
-    if len({*one, *other}) < 2:
-        assert math.isnan(found)
+    first, second = zip(*pairs, strict=True)
+    answers = [
+        answer(name, n, grade) for name, grades in (("a", first), ("b", second)) for n, grade in enumerate(grades)
+    ]
+    kappa, _ = agreement(answers, samples=1).kappas["a", "b"]
+    if len({*first, *second}) < 2:
+        assert math.isnan(kappa)
         with pytest.raises(LimnerError, match="kappa is undefined"):
-            cohen_kappa(one, other, weights="linear")
+            cohen_kappa(first, second, weights="linear")
     else:
-        assert found == pytest.approx(cohen_kappa_score(one, other, weights="linear", labels=[1, 2, 3, 4]), abs=1e-12)
+        assert kappa == pytest.approx(
+            cohen_kappa_score(first, second, weights="linear", labels=[1, 2, 3, 4]), abs=1e-12
+        )
 
 
 def test_distances_to_others_are_those_that_a_search_finds():
@@ -127,17 +133,17 @@ def test_distances_to_others_are_those_that_a_search_finds():
     answers += [answer("r0", 3, 1, "gold_pos"), answer("r1", 3, 2)]  # somebody answers a pair twice
     for record in annotator_table(answers):
         gaps = []
-        for mine in [a for a in answers if a.annotator == record.annotator and a.role == "real"]:
-            others = [a.grade for a in answers if a.pair == mine.pair and a.annotator != mine.annotator]
-            gaps += [abs(mine.grade - sum(others) / len(others))] if others else []
+        for graded in [a for a in answers if a.annotator == record.annotator and a.role == "real"]:
+            other_grades = [a.grade for a in answers if a.pair == graded.pair and a.annotator != graded.annotator]
+            gaps += [abs(graded.grade - sum(other_grades) / len(other_grades))] if other_grades else []
         assert record.agreement == pytest.approx(sum(gaps) / len(gaps), abs=1e-12)
 
 
 def test_kappa_is_counted_on_common_pairs_without_controls():
     answers = [answer("a", 1, 4), answer("a", 2, 1), answer("b", 1, 4), answer("b", 2, 2), answer("b", 3, 4)]
-    answers += [answer(who, 9, 4, "gold_pos") for who in "ab"]
-    value, both = agreement(answers, samples=20).kappas["a", "b"]
-    assert both == 2
+    answers += [answer(name, 9, 4, "gold_pos") for name in "ab"]
+    value, pair_count = agreement(answers, samples=20).kappas["a", "b"]
+    assert pair_count == 2
     assert value == cohen_kappa([4, 1], [4, 2], weights="linear")
 
 
@@ -150,8 +156,8 @@ def test_the_record_of_a_careless_annotator_says_why():
         answers.append(answer("bad", 100 + number, 4, role, milliseconds=100))
     worst, best = annotator_table(answers)
     assert (worst.annotator, worst.share, best.share, best.suspicious) == ("bad", 0.5, 1.0, ())
-    said = "; ".join(worst.suspicious)
-    assert all(words in said for words in ("2 of 4 controls right", "answers in 0.1 s", "same grade 100%"))
+    suspicions = "; ".join(worst.suspicious)
+    assert all(words in suspicions for words in ("2 of 4 controls right", "answers in 0.1 s", "same grade 100%"))
     assert worst.agreement == best.agreement == pytest.approx(1.5)
 
 
@@ -185,15 +191,15 @@ def slow_dawid_skene(raters, items, labels, classes, rounds):
     for _ in range(rounds):
         p = t.mean(axis=0)
         pi = np.zeros((m, classes, classes))
-        for r, i, said in zip(raters, items, labels, strict=True):
+        for r, i, label in zip(raters, items, labels, strict=True):
             for j in range(classes):
-                pi[r, j, said] += t[i, j]
+                pi[r, j, label] += t[i, j]
         for r in range(m):
             for j in range(classes):
                 pi[r, j] /= max(pi[r, j].sum(), 1e-300)
         new = np.tile(p, (n, 1))
-        for r, i, said in zip(raters, items, labels, strict=True):
-            new[i] *= pi[r, :, said]
+        for r, i, label in zip(raters, items, labels, strict=True):
+            new[i] *= pi[r, :, label]
         t = new / new.sum(axis=1, keepdims=True)
     return t
 
@@ -203,17 +209,17 @@ def test_dawid_skene_is_the_slow_one():
     rows = np.array([(int(a.annotator[1:]), a.pair, a.grade - 1) for a in answers])
     _, rows[:, 1] = np.unique(rows[:, 1], return_inverse=True)
     for rounds in (1, 5):
-        found = dawid_skene(*rows.T, n_classes=4, rounds=rounds, tolerance=-1)
-        np.testing.assert_allclose(found.classes, slow_dawid_skene(*rows.T.tolist(), 4, rounds), atol=1e-10)
-        assert found.iterations == rounds
+        fit = dawid_skene(*rows.T, n_classes=4, rounds=rounds, tolerance=-1)
+        np.testing.assert_allclose(fit.classes, slow_dawid_skene(*rows.T.tolist(), 4, rounds), atol=1e-10)
+        assert fit.iterations == rounds
 
 
 def test_dawid_skene_is_that_of_crowd_kit():
     """Their values are kept in a file: the package needs half a gigabyte. After as many rounds they are the same."""
-    held = json.loads(Path(__file__).with_name("crowd_kit.json").read_text())
-    raters, items, labels = zip(*held["answers"], strict=True)
-    found = dawid_skene(raters, items, labels, n_classes=4, rounds=held["rounds"], tolerance=-1)
-    np.testing.assert_allclose(found.classes, held["probabilities"], atol=1e-6)
+    reference = json.loads(Path(__file__).with_name("crowd_kit.json").read_text())
+    raters, items, labels = zip(*reference["answers"], strict=True)
+    fit = dawid_skene(raters, items, labels, n_classes=4, rounds=reference["rounds"], tolerance=-1)
+    np.testing.assert_allclose(fit.classes, reference["probabilities"], atol=1e-6)
 
 
 def test_dawid_skene_knows_whom_to_trust():
@@ -222,8 +228,8 @@ def test_dawid_skene_knows_whom_to_trust():
     truth = draw.integers(1, 5, 300)
     answers = []
     for pair in range(300):
-        answers += [answer(who, pair, int(truth[pair])) for who in "ab" if draw.random() < 0.95]
-        answers += [answer(who, pair, int(draw.integers(1, 5))) for who in "cde"]
+        answers += [answer(name, pair, int(truth[pair])) for name in "ab" if draw.random() < 0.95]
+        answers += [answer(name, pair, int(draw.integers(1, 5))) for name in "cde"]
     wrong = [
         sum(x.grade != truth[int(x.image[1:])] for x in labels)
         for labels in (by_majority(answers), by_dawid_skene(answers))
@@ -248,10 +254,10 @@ def test_bad_input_of_dawid_skene_is_refused(bad):
 
 def test_the_published_counts_give_the_published_scores_under_other_names():
     d1 = table("eccv-d1")
-    found = bradley_terry(d1.values, d1.labels, samples=200)
-    np.testing.assert_allclose(found.scores, [10.66, 4.89, 70.85, 13.15, 0.44], atol=0.005)
-    assert sorted(found.scores.round(2)) == [0.44, 4.89, 10.66, 13.15, 70.85]  # the text's, in another order
-    assert (found.low < found.scores).all() and (found.scores < found.high).all()
+    fit = bradley_terry(d1.values, d1.labels, samples=200)
+    np.testing.assert_allclose(fit.scores, [10.66, 4.89, 70.85, 13.15, 0.44], atol=0.005)
+    assert sorted(fit.scores.round(2)) == [0.44, 4.89, 10.66, 13.15, 70.85]  # the text's, in another order
+    assert (fit.low < fit.scores).all() and (fit.scores < fit.high).all()
 
 
 def test_scores_fit_their_own_likelihood():
@@ -295,22 +301,24 @@ def test_the_rankings_of_the_study_have_their_faults():
 def test_the_bias_of_the_papers_example():
     e1 = table("eccv-e1a")
     full = dict(zip(e1.labels, e1.column("All"), strict=True))
-    found = bias_of(dict(zip(e1.labels, e1.column("PVSE"), strict=True)), full, ["PVSE"])
-    assert (round(found.overall, 1), round(found.own, 1), round(found.others, 1)) == (9.5, 0.1, 11.8)
+    bias = bias_of(dict(zip(e1.labels, e1.column("PVSE"), strict=True)), full, ["PVSE"])
+    assert (round(bias.overall, 1), round(bias.own, 1), round(bias.others, 1)) == (9.5, 0.1, 11.8)
 
 
 def toy(seed=0, images=12, texts=20, systems=4):
     draw = np.random.default_rng(seed)
     truth = draw.random((images, texts)) < 0.2
     keys = [f"i{n}" for n in range(images)], [f"t{n}" for n in range(texts)]
-    known = {f"s{n}": Scores.from_matrix(truth + draw.normal(0, 0.7, truth.shape), *keys) for n in range(systems)}
+    systems_by_name = {
+        f"s{n}": Scores.from_matrix(truth + draw.normal(0, 0.7, truth.shape), *keys) for n in range(systems)
+    }
     grades = truth * draw.choice([0.5, 1.0], truth.shape)
     rows, columns = np.indices(truth.shape)
     full = Judgements.from_pairs(
         [(keys[0][i], keys[1][t], float(grades[i, t])) for i, t in zip(rows.ravel(), columns.ravel(), strict=True)],
         queries=keys[0], candidates=keys[1],
     )  # fmt: skip
-    return known, full
+    return systems_by_name, full
 
 
 def test_graded_measures_are_the_slow_ones():
@@ -351,19 +359,19 @@ def test_bias_by_subsets_is_the_definition_and_falls():
     proposals = proposed(systems, depth=3)
     pooled = pooled_by(full, proposals, systems)
     lists = {name: s.T.ranking() for name, s in systems.items()}
-    found = biases(lists, pooled, proposals, measure="R@1", direction="t2i")
-    assert len(found) == 2**4 - 2
-    one = next(b for b in found if b.systems == ("s1", "s2"))
+    all_biases = biases(lists, pooled, proposals, measure="R@1", direction="t2i")
+    assert len(all_biases) == 2**4 - 2
+    one = next(b for b in all_biases if b.systems == ("s1", "s2"))
     keys = {(p.image, p.caption) for p in proposals if p.system in ("s1", "s2")}
     gaps = {}
     for name, ranking in lists.items():
         tops = {query: ranking[query][0] for query in ranking.queries}
-        seen = {q: (pooled.grade(c, q) or 0.0) for q, c in tops.items()}
-        own = {q: seen[q] if (tops[q], q) in keys else 0.0 for q in tops}
-        gaps[name] = 100 * abs(np.mean(list(own.values())) - np.mean(list(seen.values())))
+        pooled_grades = {q: (pooled.grade(c, q) or 0.0) for q, c in tops.items()}
+        own_grades = {q: pooled_grades[q] if (tops[q], q) in keys else 0.0 for q in tops}
+        gaps[name] = 100 * abs(np.mean(list(own_grades.values())) - np.mean(list(pooled_grades.values())))
     assert one.overall == pytest.approx(np.mean(list(gaps.values())))
     assert one.own == pytest.approx(np.mean([gaps["s1"], gaps["s2"]]))
-    sizes = by_size(found)
+    sizes = by_size(all_biases)
     assert sizes[1].overall > sizes[2].overall > sizes[3].overall
     assert all(sizes[n].own < sizes[n].others for n in sizes)
 
@@ -373,8 +381,8 @@ def test_diversity_of_lists():
     proposals = proposed(systems, depth=5)
     lists = lists_from(proposals, "t2i")
     assert lists["s0"]["t0"] == systems["s0"].T.top(5)["t0"]
-    found = diversity(lists, depth=5)
-    assert found["s0", "s1"][0] == found["s1", "s0"][0] == tau(lists["s0"], lists["s1"], depth=5)
+    overlaps = diversity(lists, depth=5)
+    assert overlaps["s0", "s1"][0] == overlaps["s1", "s0"][0] == tau(lists["s0"], lists["s1"], depth=5)
     assert tau(lists["s0"], lists["s0"], depth=5) == pytest.approx(1)
     assert mean_rank(lists["s0"], lists["s0"], depth=5) == 1
     apart_lists = [Ranking.from_lists({"q": row}, candidates="abcd") for row in (["a", "b"], ["c", "d"])]

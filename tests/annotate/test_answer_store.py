@@ -90,8 +90,8 @@ def world(images=4, texts=3):
     pictures = limner.Items([f"i{n}" for n in range(images)], [f"picture {n}".encode() for n in range(images)])
     names = [f"i{n}t{m}" for n in range(images) for m in range(texts)]
     words = limner.Items(names, [f"caption {name}" for name in names], kind="text")
-    own = limner.Judgements.from_pairs([(name[:2], name) for name in names])
-    return limner.Collection("toy", pictures, words, own)
+    pairs = limner.Judgements.from_pairs([(name[:2], name) for name in names])
+    return limner.Collection("toy", pictures, words, pairs)
 
 
 def filled(store, *, tasks=2, per_task=3, replication=1, gold=False):
@@ -113,8 +113,8 @@ def person(store, name="ada", **more):
     return add_annotator(store, name, **more).id
 
 
-def say(store, who, item, grade=4, **more):
-    return submit(store, who, item.id, key=more.pop("key", uuid.uuid4().hex), grade=grade, **more)
+def say(store, annotator, item, grade=4, **more):
+    return submit(store, annotator, item.id, key=more.pop("key", uuid.uuid4().hex), grade=grade, **more)
 
 
 # --- opening ----------------------------------------------------------------------------------------------------
@@ -163,24 +163,24 @@ def test_a_later_migration_is_applied_with_all_answers_kept(database, tmp_path, 
 
 def test_a_comment_is_kept_with_its_answer_and_revised_with_it(store):
     filled(store)
-    who = person(store)
-    item = lease(store, who).items[0]
-    first = say(store, who, item, 3, key="a", comment="  two boats,\n not one ")
-    assert answers(store)[0].comment == lease(store, who).items[0].comment == "two boats, not one"
-    assert say(store, who, item, 3, key="a", comment="two boats, not one").id == first.id  # sent again
+    ada = person(store)
+    item = lease(store, ada).items[0]
+    first = say(store, ada, item, 3, key="a", comment="  two boats,\n not one ")
+    assert answers(store)[0].comment == lease(store, ada).items[0].comment == "two boats, not one"
+    assert say(store, ada, item, 3, key="a", comment="two boats, not one").id == first.id  # sent again
     with pytest.raises(LimnerError, match="used for another answer"):
-        say(store, who, item, 3, key="a", comment="three")
-    say(store, who, item, 4)
+        say(store, ada, item, 3, key="a", comment="three")
+    say(store, ada, item, 4)
     assert answers(store)[0].comment == ""
-    undo(store, who, item.id, key="u")
-    assert lease(store, who).items[0].comment == ""
+    undo(store, ada, item.id, key="u")
+    assert lease(store, ada).items[0].comment == ""
     assert [each["comment"] for each in history(store)] == ["two boats, not one", None, None]
-    say(store, who, item, 4, comment="x" * 500)
-    say(store, who, item, 4, comment="a\x07\u202eb\0")
+    say(store, ada, item, 4, comment="x" * 500)
+    say(store, ada, item, 4, comment="a\x07\u202eb\0")
     assert answers(store)[0].comment == "a b"
     for bad in ("x" * 501, 3, None):
         with pytest.raises(LimnerError, match="comment"):
-            say(store, who, item, 4, comment=bad)
+            say(store, ada, item, 4, comment=bad)
 
 
 def test_two_programs_may_make_one_store_at_once(database):
@@ -272,10 +272,10 @@ def test_a_store_is_for_its_owner_alone(tmp_path, umask):
     try:
         with open_store(tmp_path / "work.db") as store:
             filled(store)
-            found = rights(tmp_path / "work.db")
+            modes = rights(tmp_path / "work.db")
     finally:
         os.umask(before)
-    assert found == {"work.db": 0o600, "work.db-wal": 0o600, "work.db-shm": 0o600}
+    assert modes == {"work.db": 0o600, "work.db-wal": 0o600, "work.db-shm": 0o600}
 
 
 def test_a_store_that_everybody_could_read_is_closed_to_them(tmp_path):
@@ -308,11 +308,11 @@ def test_a_store_that_another_program_keeps_is_told(tmp_path, monkeypatch):
     from limner.annotate import store as module
 
     monkeypatch.setattr(module, "BUSY", 0.2)
-    with open_store(tmp_path / "work.db") as store, sqlite3.connect(tmp_path / "work.db") as other:
-        other.execute("BEGIN IMMEDIATE")
+    with open_store(tmp_path / "work.db") as store, sqlite3.connect(tmp_path / "work.db") as second_connection:
+        second_connection.execute("BEGIN IMMEDIATE")
         with pytest.raises(LimnerError, match="the store is busy"):
             store.set("a", 1)
-        other.rollback()
+        second_connection.rollback()
         assert store.set("a", 1) == 1
 
 
@@ -345,9 +345,11 @@ def test_a_collection_is_added_once_and_changed_contents_are_refused(store):
     assert add_collection(store, toy) == {"images": 0, "captions": 0}
     assert caption_text(store, "i1t2") == "caption i1t2"
     changed = limner.Items(["i0"], [b"another picture"])
-    other = limner.Collection("toy", changed, toy.texts[:1], limner.Judgements.from_pairs([("i0", "i0t0")]))
+    changed_collection = limner.Collection(
+        "toy", changed, toy.texts[:1], limner.Judgements.from_pairs([("i0", "i0t0")])
+    )
     with pytest.raises(LimnerError, match="different contents"):
-        add_collection(store, other)
+        add_collection(store, changed_collection)
 
 
 def test_proposals_keep_rank_score_and_direction(store):
@@ -381,11 +383,11 @@ def test_a_pair_is_asked_by_one_task_only(store):
 def test_an_invitation_is_good_once_and_for_a_time(store, clock):
     token = make_invite(store, role="reviewer", hours=1)
     assert read_invite(store, token) == "reviewer"
-    made = use_invite(store, token, "grace", password_hash="hash")
-    assert (made.role, by_name(store, "grace")) == ("reviewer", made)
-    for again in (token, "made up"):
+    account = use_invite(store, token, "grace", password_hash="hash")
+    assert (account.role, by_name(store, "grace")) == ("reviewer", account)
+    for invite in (token, "made up"):
         with pytest.raises(NotAllowed, match="invitation"):
-            use_invite(store, again, "eve", password_hash="hash")
+            use_invite(store, invite, "eve", password_hash="hash")
     late = make_invite(store, hours=1)
     clock.minutes(61)
     with pytest.raises(NotAllowed):
@@ -393,29 +395,29 @@ def test_an_invitation_is_good_once_and_for_a_time(store, clock):
 
 
 def test_sessions_end(store, clock):
-    who = person(store)
-    token = open_session(store, who, hours=1)
+    ada = person(store)
+    token = open_session(store, ada, hours=1)
     assert session_of(store, token).name == "ada"
     assert session_of(store, "forged") is None
     close_session(store, token)
     assert session_of(store, token) is None
-    token = open_session(store, who, hours=1)
-    set_password_hash(store, who, "new")
+    token = open_session(store, ada, hours=1)
+    set_password_hash(store, ada, "new")
     assert session_of(store, token) is None
-    token = open_session(store, who, hours=1)
+    token = open_session(store, ada, hours=1)
     clock.minutes(61)
     assert session_of(store, token) is None
 
 
 def test_the_last_admin_stays_and_names_are_unique(store):
-    who = person(store, "ada", role="admin", password_hash="x")
+    ada = person(store, "ada", role="admin", password_hash="x")
     person(store, "grace", password_hash="x")
-    for change in (lambda: set_role(store, who, "annotator"), lambda: set_active(store, who, False)):
+    for change in (lambda: set_role(store, ada, "annotator"), lambda: set_active(store, ada, False)):
         with pytest.raises(NotAllowed, match="last admin"):
             change()
     with pytest.raises(LimnerError, match="already"):
         add_annotator(store, " ada ")
-    assert add_annotator(store, "ada", existing=True).id == who
+    assert add_annotator(store, "ada", existing=True).id == ada
     assert [a.role for a in annotators(store)] == ["admin", "annotator"]
     for bad in ("", "  ", "a\nb", "x" * 81):
         with pytest.raises(LimnerError, match="printable"):
@@ -424,14 +426,14 @@ def test_the_last_admin_stays_and_names_are_unique(store):
         add_annotator(store, "eve", role="root")
 
 
-@pytest.mark.parametrize("other", [" ada", "ADA", "ａｄａ", "Ａda\t"], ids=repr)
-def test_a_name_of_another_case_or_form_is_the_same_name(store, other):
+@pytest.mark.parametrize("spelling", [" ada", "ADA", "ａｄａ", "Ａda\t"], ids=repr)
+def test_a_name_of_another_case_or_form_is_the_same_name(store, spelling):
     ada = add_annotator(store, "Ada")
-    assert by_name(store, other) == add_annotator(store, other, existing=True) == ada
+    assert by_name(store, spelling) == add_annotator(store, spelling, existing=True) == ada
     with pytest.raises(LimnerError, match="'Ada' already exists: names that differ only in case or form are one"):
-        add_annotator(store, other)
+        add_annotator(store, spelling)
     with pytest.raises(LimnerError, match="'Ada' already exists"):
-        use_invite(store, make_invite(store), other, password_hash="x")
+        use_invite(store, make_invite(store), spelling, password_hash="x")
     assert [each.name for each in annotators(store)] == ["Ada"]
 
 
@@ -458,33 +460,33 @@ def test_folding_a_folded_name_changes_nothing():
 def test_a_task_goes_to_as_many_people_as_it_asks_for(store):
     first, second = filled(store, replication=2)
     people = [person(store, name) for name in "abcde"]
-    held = [lease(store, who) for who in people]
-    assert [h and h.task for h in held] == [first, first, second, second, None]
-    assert lease(store, people[0]).id == held[0].id  # the one already held comes back
+    leases = [lease(store, annotator) for annotator in people]
+    assert [h and h.task for h in leases] == [first, first, second, second, None]
+    assert lease(store, people[0]).id == leases[0].id  # the one already held comes back
 
 
 def test_what_the_annotator_sees_does_not_tell_controls(store):
     filled(store, gold=True)
-    held = lease(store, person(store))
-    assert len(held.items) == 5
-    assert not any("role" in vars(item) or "gold" in repr(item) for item in held.items)
+    assignment = lease(store, person(store))
+    assert len(assignment.items) == 5
+    assert not any("role" in vars(item) or "gold" in repr(item) for item in assignment.items)
 
 
 def test_a_lease_runs_out_and_the_rest_goes_to_another(store, clock):
     filled(store, tasks=1, gold=True)
     ada, bob, eve = (person(store, name) for name in ("ada", "bob", "eve"))
-    mine = lease(store, ada, minutes=10)
-    say(store, ada, mine.items[0], minutes=10)
+    of_ada = lease(store, ada, minutes=10)
+    say(store, ada, of_ada.items[0], minutes=10)
     assert lease(store, bob) is None
     clock.minutes(11)
-    rest = lease(store, bob, minutes=10)
-    assert [item.position for item in rest.items] == [1, 2, 3, 4]  # the answer stays; both are asked the controls
+    of_bob = lease(store, bob, minutes=10)
+    assert [item.position for item in of_bob.items] == [1, 2, 3, 4]  # the answer stays; both are asked the controls
     with pytest.raises(LeaseLost):
-        say(store, ada, mine.items[1])
+        say(store, ada, of_ada.items[1])
     with pytest.raises(AlreadyFull):
-        say(store, bob, mine.items[0])
+        say(store, bob, of_ada.items[0])
     assert lease(store, eve) is None
-    for item in rest.items:
+    for item in of_bob.items:
         last = say(store, bob, item)
     assert last.finished
     assert progress(store) == {"tasks": 1, "done": 1, "held": 0, "answers": 3, "asked": 3, "controls": 2, "kept": 5}
@@ -494,29 +496,29 @@ def test_a_lease_runs_out_and_the_rest_goes_to_another(store, clock):
 def test_a_late_answer_is_taken_where_nobody_came(store, clock):
     filled(store, tasks=1)
     ada = person(store)
-    mine = lease(store, ada, minutes=10)
+    assignment = lease(store, ada, minutes=10)
     clock.minutes(60)
-    assert say(store, ada, mine.items[0]).revision == 1
+    assert say(store, ada, assignment.items[0]).revision == 1
     assert lease(store, person(store, "bob")) is None  # the answer renewed the lease
 
 
 def test_renewing_and_giving_back(store, clock):
     filled(store, tasks=1)
     ada, bob = person(store), person(store, "bob")
-    mine = lease(store, ada, minutes=10)
+    assignment = lease(store, ada, minutes=10)
     clock.minutes(9)
-    renew(store, ada, mine.id, minutes=10)
+    renew(store, ada, assignment.id, minutes=10)
     clock.minutes(9)
     assert lease(store, bob) is None
     for call in (renew, give_back):
         with pytest.raises(NotAllowed):
-            call(store, bob, mine.id)
-    give_back(store, ada, mine.id)
-    assert lease(store, bob).task == mine.task
+            call(store, bob, assignment.id)
+    give_back(store, ada, assignment.id)
+    assert lease(store, bob).task == assignment.task
     with pytest.raises(NotAllowed):
-        renew(store, ada, mine.id)
+        renew(store, ada, assignment.id)
     with pytest.raises(NotAllowed):
-        assignment_of(store, bob, mine.id)
+        assignment_of(store, bob, assignment.id)
 
 
 def test_who_is_set_aside_gets_nothing(store):
@@ -524,9 +526,9 @@ def test_who_is_set_aside_gets_nothing(store):
     ada, bob = person(store), person(store, "bob")
     set_active(store, ada, False)
     exclude(store, "annotator", "bob", reason="fails controls")
-    for who in (ada, bob):
+    for annotator in (ada, bob):
         with pytest.raises(NotAllowed, match="is excluded"):
-            lease(store, who)
+            lease(store, annotator)
 
 
 # --- answers ----------------------------------------------------------------------------------------------------
@@ -537,8 +539,8 @@ def test_sending_an_answer_again_changes_nothing(store):
     ada = person(store)
     item = lease(store, ada).items[0]
     first = say(store, ada, item, 3, key="k", reasons=["wrong-colour"], milliseconds=700)
-    again = say(store, ada, item, 3, key="k", reasons=["wrong-colour"], milliseconds=700)
-    assert (again.id, again.revision, again.repeated, first.repeated) == (first.id, 1, True, False)
+    repeated = say(store, ada, item, 3, key="k", reasons=["wrong-colour"], milliseconds=700)
+    assert (repeated.id, repeated.revision, repeated.repeated, first.repeated) == (first.id, 1, True, False)
     with pytest.raises(LimnerError, match="key"):
         say(store, ada, item, 4, key="k")
     with pytest.raises(LimnerError, match="key"):
@@ -552,8 +554,8 @@ def test_answers_are_appended_and_the_last_one_holds(store):
     items = lease(store, ada).items
     say(store, ada, items[0], 2, reasons=["not-in-image", "wrong-age"])
     say(store, ada, items[0], 4)
-    (held,) = answers(store)
-    assert (held.grade, held.revision, held.reasons, held.annotator) == (4, 2, (), "ada")
+    (answer,) = answers(store)
+    assert (answer.grade, answer.revision, answer.reasons, answer.annotator) == (4, 2, (), "ada")
     undo(store, ada, items[0].id, key="u")
     assert answers(store) == []
     assert lease(store, ada).items[0].grade is None
@@ -565,15 +567,15 @@ def test_answers_are_appended_and_the_last_one_holds(store):
 def test_undoing_the_last_answer_opens_the_task_again(store):
     filled(store, tasks=1)
     ada = person(store)
-    held = lease(store, ada)
-    for item in held.items:
+    assignment = lease(store, ada)
+    for item in assignment.items:
         last = say(store, ada, item)
     assert last.finished and lease(store, ada) is None
-    assert not undo(store, ada, held.items[2].id, key="u").finished
+    assert not undo(store, ada, assignment.items[2].id, key="u").finished
     assert progress(store)["done"] == 0
     assert lease(store, person(store, "bob")) is None  # it is still ada's
-    assert lease(store, ada).id == held.id
-    assert say(store, ada, held.items[2], 1).finished
+    assert lease(store, ada).id == assignment.id
+    assert say(store, ada, assignment.items[2], 1).finished
     assert progress_of(store, ada) == {"finished": 1, "answers": 3, "free": 0}
 
 
@@ -615,8 +617,8 @@ def test_two_clicks_at_once_give_one_task(store):
     filled(store, tasks=6)
     ada = person(store)
     with ThreadPoolExecutor(6) as pool:
-        held = list(pool.map(lambda _: lease(store, ada), range(6)))
-    assert len({h.id for h in held}) == 1
+        leases = list(pool.map(lambda _: lease(store, ada), range(6)))
+    assert len({h.id for h in leases}) == 1
 
 
 def test_what_the_store_needs_is_named(tmp_path):
@@ -633,19 +635,19 @@ def test_what_the_store_needs_is_named(tmp_path):
 def test_a_rejected_task_is_asked_again_and_cannot_be_counted_twice(store):
     filled(store, tasks=1)
     ada, bob = person(store), person(store, "bob")
-    held = lease(store, ada)
-    for item in held.items:
+    assignment = lease(store, ada)
+    for item in assignment.items:
         say(store, ada, item)
-    number = exclude(store, "assignment", held.id, reason="wrong on both controls", by=bob)
-    assert exclude(store, "assignment", held.id, reason="again") == number
+    number = exclude(store, "assignment", assignment.id, reason="wrong on both controls", by=bob)
+    assert exclude(store, "assignment", assignment.id, reason="again") == number
     assert (answers(store), len(answers(store, counted=False))) == ([], 3)
     with pytest.raises(NotAllowed):
-        say(store, ada, held.items[0])
+        say(store, ada, assignment.items[0])
     assert lease(store, ada) is None  # not the same task again
-    other = lease(store, bob)
+    of_bob = lease(store, bob)
     with pytest.raises(LimnerError, match="too many answers"):
         lift(store, number)
-    give_back(store, bob, other.id)
+    give_back(store, bob, of_bob.id)
     lift(store, number)
     assert (len(answers(store)), exclusions(store), progress(store)["done"]) == (3, [], 1)
     assert exclusions(store, lifted=True)[0].by == "bob"
@@ -654,16 +656,16 @@ def test_a_rejected_task_is_asked_again_and_cannot_be_counted_twice(store):
 def test_a_caption_that_is_taken_out_is_not_asked_and_not_counted(store):
     filled(store, tasks=1)
     ada = person(store)
-    held = lease(store, ada)
-    say(store, ada, held.items[0])
-    exclude(store, "image", held.items[0].image, reason="a duplicate")
+    assignment = lease(store, ada)
+    say(store, ada, assignment.items[0])
+    exclude(store, "image", assignment.items[0].image, reason="a duplicate")
     exclude(store, "pair", answers(store, counted=False)[0].pair, reason="too")
-    exclude(store, "image", held.items[1].image, reason="broken")
+    exclude(store, "image", assignment.items[1].image, reason="broken")
     assert answers(store) == []
-    assert [item.id for item in lease(store, ada).items] == [held.items[2].id]
+    assert [item.id for item in lease(store, ada).items] == [assignment.items[2].id]
     with pytest.raises(AlreadyFull, match="excluded"):
-        say(store, ada, held.items[1])
-    assert say(store, ada, held.items[2]).finished
+        say(store, ada, assignment.items[1])
+    assert say(store, ada, assignment.items[2]).finished
     assert progress(store)["done"] == 1
     with pytest.raises(LimnerError, match="reason"):
         exclude(store, "image", "i0", reason=" ")
@@ -678,13 +680,19 @@ def test_votes_are_counted_once_and_never_beyond_the_replication(store):
     rivals = [Rivals(f"q{n}", "A", "B", ("x", "y"), ("y", "x")) for n in range(4)]
     assert add_comparisons(store, rivals, people=2, seed=3) == 4
     people = [person(store, name) for name in "abc"]
-    for who in people:
-        while (shown := next_question(store, who)) is not None:
-            assert "A" not in repr(shown) and "B" not in repr(shown)
-            assert give_answer(store, who, shown.id, key=f"{who}-{shown.id}", answer={"choice": "left"})
-            assert not give_answer(store, who, shown.id, key=f"{who}-{shown.id}", answer={"choice": "left"})
+    for annotator in people:
+        while (question := next_question(store, annotator)) is not None:
+            assert "A" not in repr(question) and "B" not in repr(question)
+            assert give_answer(
+                store, annotator, question.id, key=f"{annotator}-{question.id}", answer={"choice": "left"}
+            )
+            assert not give_answer(
+                store, annotator, question.id, key=f"{annotator}-{question.id}", answer={"choice": "left"}
+            )
             with pytest.raises(AlreadyFull):
-                give_answer(store, who, shown.id, key=f"{who}-{shown.id}-more", answer={"choice": "right"})
+                give_answer(
+                    store, annotator, question.id, key=f"{annotator}-{question.id}-more", answer={"choice": "right"}
+                )
     assert study_progress(store) == {"questions": 4, "answers": 8, "asked": 8}
     assert {vote.left for vote in votes(store)} == {"A", "B"}  # sides are drawn
     with pytest.raises(UnknownName):
@@ -702,18 +710,18 @@ def test_many_annotators_at_once_lose_and_double_nothing(database):
         people = [person(store, f"p{n}") for n in range(12)]
         sent, over, lock = set(), [], threading.Lock()
 
-        def work(who):
+        def work(annotator):
             for step in range(100):
-                held = lease(store, who, minutes=0.002 if step % 5 == 4 else 5)
-                if held is None:
+                assignment = lease(store, annotator, minutes=0.002 if step % 5 == 4 else 5)
+                if assignment is None:
                     return
-                holders = sum(row["n"] for row in store.rows(_holding(held.task, store.timestamp())))
+                holders = sum(row["n"] for row in store.rows(_holding(assignment.task, store.timestamp())))
                 with lock:
-                    over.extend([held.task] if holders > 2 else [])
-                for item in held.items:
-                    key = f"{who}-{item.id}-{step}"
+                    over.extend([assignment.task] if holders > 2 else [])
+                for item in assignment.items:
+                    key = f"{annotator}-{item.id}-{step}"
                     try:
-                        one, two = (submit(store, who, item.id, key=key, grade=4, minutes=5) for _ in "ab")
+                        one, two = (submit(store, annotator, item.id, key=key, grade=4, minutes=5) for _ in "ab")
                     except (AlreadyFull, LeaseLost):
                         continue
                     assert one.id == two.id
@@ -722,8 +730,8 @@ def test_many_annotators_at_once_lose_and_double_nothing(database):
 
         with ThreadPoolExecutor(12) as pool:
             list(pool.map(work, people))
-        kept = [row["client_key"] for row in history(store)]
-        assert (sorted(kept), over) == (sorted(sent), [])
+        stored_keys = [row["client_key"] for row in history(store)]
+        assert (sorted(stored_keys), over) == (sorted(sent), [])
         per_pair = {}
         for answer in answers(store):
             if answer.role == "real":
@@ -733,11 +741,11 @@ def test_many_annotators_at_once_lose_and_double_nothing(database):
         assert progress(store)["done"] == 12
 
 
-def _holding(task, now):
+def _holding(task, time):
     from limner.annotate._sql import sa
     from limner.annotate.store.schema import assignment
 
-    running = sa.or_(assignment.c.finished.is_not(None), assignment.c.expires > now)
+    running = sa.or_(assignment.c.finished.is_not(None), assignment.c.expires > time)
     return sa.select(sa.func.count().label("n")).select_from(assignment).where(assignment.c.task_id == task, running)
 
 
@@ -755,10 +763,10 @@ def test_an_acknowledged_answer_survives_the_death_of_its_process(tmp_path):
         "        submit(store, 1, item.id, key=f'k{item.id}', grade=4); print(f'k{item.id}', flush=True)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
-    said = [process.stdout.readline().strip() for _ in range(20)]
+    confirmed = [process.stdout.readline().strip() for _ in range(20)]
     process.kill()
-    said += process.communicate()[0].split()
+    confirmed += process.communicate()[0].split()
     shutil.copytree(tmp_path, tmp_path.parent / "copy")  # what a fresh machine would find on the disk
     with open_store(tmp_path.parent / "copy" / "work.db") as store:
-        kept = [row["client_key"] for row in history(store)]
-    assert set(said) <= set(kept) and len(set(kept)) == len(kept)
+        stored_keys = [row["client_key"] for row in history(store)]
+    assert set(confirmed) <= set(stored_keys) and len(set(stored_keys)) == len(stored_keys)

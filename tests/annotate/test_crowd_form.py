@@ -48,35 +48,35 @@ def store(tmp_path, world):
 
 
 def test_six_images_with_ten_captions_one_of_them_a_control_of_dev(world, store):
-    held = lease(store, add_annotator(store, "ada").id)
-    shown = blocks(held.items)
-    assert [len(block) for block in shown] == [10] * 6
-    controls = [block for block in shown if block[0].image in world.dev.images.ids]
+    assignment = lease(store, add_annotator(store, "ada").id)
+    task_blocks = blocks(assignment.items)
+    assert [len(block) for block in task_blocks] == [10] * 6
+    controls = [block for block in task_blocks if block[0].image in world.dev.images.ids]
     assert len(controls) == 1
     right = [world.dev.judgements.grade(i.image, i.caption) for i in controls[0]]
     assert 1 <= sum(bool(grade) for grade in right) <= 3
     assert all(item.caption in world.dev.texts.ids for item in controls[0])
-    for block in shown:
+    for block in task_blocks:
         if block is not controls[0]:
             assert all(item.caption in world.test.texts.ids for item in block)
 
 
 def test_ticks_are_yes_and_the_rest_no_under_a_guideline_of_their_own(store):
-    who = add_annotator(store, "ada").id
-    held = lease(store, who)
+    annotator = add_annotator(store, "ada").id
+    assignment = lease(store, annotator)
     finished = []
-    for number, block in enumerate(blocks(held.items)):
+    for number, block in enumerate(blocks(assignment.items)):
         ticked = [item.id for item in block[:number]]
         for _ in range(2):  # sent again, nothing changes
-            finished.append(submit_block(store, who, block, ticked, key=f"block-{number:04}", milliseconds=1000))
-    found = answers(store)
-    assert len(found) == 60
-    assert {a.guideline for a in found} == {crowd_form().guideline} and {a.milliseconds for a in found} == {100}
-    assert [a.grade for a in found].count(YES) == 0 + 1 + 2 + 3 + 4 + 5
-    assert {a.grade for a in found} == {YES, NO}
+            finished.append(submit_block(store, annotator, block, ticked, key=f"block-{number:04}", milliseconds=1000))
+    stored = answers(store)
+    assert len(stored) == 60
+    assert {a.guideline for a in stored} == {crowd_form().guideline} and {a.milliseconds for a in stored} == {100}
+    assert [a.grade for a in stored].count(YES) == 0 + 1 + 2 + 3 + 4 + 5
+    assert {a.grade for a in stored} == {YES, NO}
     assert finished == [False] * 10 + [True] * 2
     with pytest.raises(LimnerError, match="does not belong to this image"):
-        submit_block(store, who, blocks(held.items)[0], [blocks(held.items)[1][0].id], key="block-x")
+        submit_block(store, annotator, blocks(assignment.items)[0], [blocks(assignment.items)[1][0].id], key="block-x")
 
 
 def test_an_image_with_many_captions_is_once_in_a_task(world):
@@ -85,12 +85,14 @@ def test_an_image_with_many_captions_is_once_in_a_task(world):
     pool = [(image, text) for image in test.images.ids[:4] for text in test.texts.ids[:33]]
     pool += [(image, text) for image in test.images.ids[4:8] for text in test.texts.ids[:7]]
     drafts = make_caption_tasks(pool, test.judgements, controls=dev.judgements, seed=3)
-    shown = [[len(list(block)) for _, block in groupby(draft.items, key=lambda pair: pair.image)] for draft in drafts]
-    assert all(each == [10] * len(each) for each in shown)
+    block_sizes = [
+        [len(list(block)) for _, block in groupby(draft.items, key=lambda pair: pair.image)] for draft in drafts
+    ]
+    assert all(each == [10] * len(each) for each in block_sizes)
     assert all(
-        len({pair.image for pair in draft.items}) == len(each) for draft, each in zip(drafts, shown, strict=True)
+        len({pair.image for pair in draft.items}) == len(each) for draft, each in zip(drafts, block_sizes, strict=True)
     )
-    assert sum(len(each) - 1 for each in shown) == 4 * 4 + 4 and max(map(len, shown)) == 6
+    assert sum(len(each) - 1 for each in block_sizes) == 4 * 4 + 4 and max(map(len, block_sizes)) == 6
 
 
 def test_controls_can_be_of_the_pool_too_and_too_few_are_refused(world):
@@ -99,9 +101,9 @@ def test_controls_can_be_of_the_pool_too_and_too_few_are_refused(world):
     (draft,) = make_caption_tasks(pool, test.judgements, images=6)
     by_image = [image for image, _ in groupby(draft.items, key=lambda item: item.image)]
     assert len(by_image) == len(set(by_image)) == 6
-    for how in ({"images": 1}, {"captions": 1}):
+    for sizes in ({"images": 1}, {"captions": 1}):
         with pytest.raises(LimnerError, match="expected at least 2"):
-            make_caption_tasks(pool, test.judgements, **how)
+            make_caption_tasks(pool, test.judgements, **sizes)
     none = test.judgements.restrict(queries=test.images.ids, candidates=[])
     with pytest.raises(LimnerError, match="to use as controls"):
         make_caption_tasks(pool, test.judgements, controls=none)
@@ -123,8 +125,8 @@ def pooled(tmp_path_factory):
 def test_tasks_of_the_form_from_the_shell_with_controls_from_dev(tmp_path, pooled, world):
     path = tmp_path / "work.db"
     path.write_bytes(pooled)
-    made = json.loads(run("tasks", path, "--form", "captions", "--controls", "dev", "--replication", 3, "--json"))
-    assert made["form"] == "captions" and made["replication"] == 3
+    added = json.loads(run("tasks", path, "--form", "captions", "--controls", "dev", "--replication", 3, "--json"))
+    assert added["form"] == "captions" and added["replication"] == 3
     with open_store(path) as store:
         golden = {p.image for p in pairs(store) if p.origin == "control"}
         assert golden and golden <= set(world.dev.images.ids)
@@ -161,8 +163,8 @@ def site(tmp_path, store, world):
 
     from limner.web import make_app
 
-    made = make_app([world], systems=(), store=tmp_path / "work.db")
-    return TestClient(made, base_url="http://localhost", follow_redirects=False)
+    app = make_app([world], systems=(), store=tmp_path / "work.db")
+    return TestClient(app, base_url="http://localhost", follow_redirects=False)
 
 
 def _fields(page):
@@ -170,19 +172,19 @@ def _fields(page):
 
 
 def test_one_image_with_ten_boxes_and_the_guideline_is_shown_and_saved(site, store):
-    seen = []
+    images = []
     for number in range(6):
         page = site.get("/judge", follow_redirects=True).text
         boxes = re.findall(r'name="fits" value="(\d+)"', page)
         assert len(boxes) == 10 and "Minor mistakes are allowed" in page and f"Image {number + 1} of 6" in page
-        seen.append(html.unescape(_fields(page)["image"]))
+        images.append(html.unescape(_fields(page)["image"]))
         sent = {**_fields(page), "fits": boxes[:2]}
         for _ in range(2):
             assert site.post("/captions", data=sent).status_code == 303
-    found = answers(store)
-    assert len(found) == 60 and sum(a.grade == YES for a in found) == 12
-    assert len(set(seen)) == 6
-    assert [a.image for a in found[::10]] == seen
+    stored = answers(store)
+    assert len(stored) == 60 and sum(a.grade == YES for a in stored) == 12
+    assert len(set(images)) == 6
+    assert [a.image for a in stored[::10]] == images
     assert "Image 1 of" in site.get("/judge", follow_redirects=True).text  # the next task
     assert "checked" not in site.get("/judge", follow_redirects=True).text
 

@@ -39,8 +39,8 @@ def failed(count):
     return [Failure(f"q{n}", f"a red dog {n}", f"t{n}", f"r{n}") for n in range(count)]
 
 
-def said(query, classes, rating=5, who="ada", returned="r"):
-    return FailureAnswer(query, returned, frozenset(classes), rating, who)
+def rated(query, classes, rating=5, by="ada", returned="r"):
+    return FailureAnswer(query, returned, frozenset(classes), rating, by)
 
 
 # --- the print --------------------------------------------------------------------------------------------------
@@ -52,26 +52,26 @@ def test_figures_of_the_paper_come_back_from_its_own_counts():
     The marks of Table 2 without size are 24 + 6 + 18 + 12 + 8 + 56 = 124 = 85 + 2 x 15 + 3 x 3, and 6.14% of 103 is no
     whole number: the printed share of size fits neither.
     """
-    wanted = {"alternative": 24, "object": 6, "colour": 18, "number": 12, "action": 8, "detail": 56}
-    assert sum(wanted.values()) == 85 + 2 * 15 + 3 * 3
+    expected = {"alternative": 24, "object": 6, "colour": 18, "number": 12, "action": 8, "detail": 56}
+    assert sum(expected.values()) == 85 + 2 * 15 + 3 * 3
     assert (6.14 / 100 * 103) % 1 > 0.3
-    given = [said(f"q{n}", ["alternative"], 10) for n in range(24)]
+    ratings = [rated(f"q{n}", ["alternative"], 10) for n in range(24)]
     pairs = [("detail", "action")] * 8 + [("colour", "number")] * 7 + [("colour", "number", "detail")] * 3
     ones = ["object"] * 6 + ["colour"] * 8 + ["number"] * 2 + ["detail"] * 45
-    given += [said(f"q{24 + n}", names, 8) for n, names in enumerate([*pairs, *([one] for one in ones)])]
-    found = summed_up(given)
-    assert len(found.labels) == 103
+    ratings += [rated(f"q{24 + n}", names, 8) for n, names in enumerate([*pairs, *([one] for one in ones)])]
+    summary = summed_up(ratings)
+    assert len(summary.labels) == 103
     printed = {"alternative": 23.30, "object": 5.83, "colour": 17.48, "number": 11.65, "action": 7.77, "detail": 54.37}
     for name, share in printed.items():
-        assert (found.shares[name].failures, round(100 * found.shares[name].share, 2)) == (wanted[name], share)
-    assert found.shares["size"].failures == 0
-    assert found.numbers == {0: 24, 1: 61, 2: 15, 3: 3}  # an alternative is a mark in the paper's figure 10
-    assert round(100 * (found.numbers[0] + found.numbers[1]) / 103, 2) == 82.52
-    assert found.ratings == {r: {10: 24, 8: 79}.get(r, 0) for r in range(1, 11)}
-    assert found.mean_rating == pytest.approx((24 * 10 + 79 * 8) / 103)
-    assert found.rating_interval.low < found.mean_rating < found.rating_interval.high
-    by_hand = [len({"colour", "number"} & each) == 2 for each in found.labels.values()]
-    rule = next(r for r in found.rules if (r.a, r.b) == ("number", "colour"))
+        assert (summary.shares[name].failures, round(100 * summary.shares[name].share, 2)) == (expected[name], share)
+    assert summary.shares["size"].failures == 0
+    assert summary.numbers == {0: 24, 1: 61, 2: 15, 3: 3}  # an alternative is a mark in the paper's figure 10
+    assert round(100 * (summary.numbers[0] + summary.numbers[1]) / 103, 2) == 82.52
+    assert summary.ratings == {r: {10: 24, 8: 79}.get(r, 0) for r in range(1, 11)}
+    assert summary.mean_rating == pytest.approx((24 * 10 + 79 * 8) / 103)
+    assert summary.rating_interval.low < summary.mean_rating < summary.rating_interval.high
+    by_hand = [len({"colour", "number"} & each) == 2 for each in summary.labels.values()]
+    rule = next(r for r in summary.rules if (r.a, r.b) == ("number", "colour"))
     assert rule.both == sum(by_hand) == 10
 
 
@@ -112,12 +112,12 @@ def test_the_form_offers_the_classes_of_the_paper_and_reasons_have_size():
 
 
 def test_what_half_of_the_judges_mark_counts():
-    given = [
-        said("q", ["colour"], who="a"), said("q", ["colour", "size"], who="b"), said("q", ["detail"], who="c"),
-        said("r", ["alternative"], who="a"), said("r", ["alternative"], who="b"), said("r", ["size"], who="c"),
-        said("s", ["alternative"], who="a"), said("s", ["size"], who="b"),
+    ratings = [
+        rated("q", ["colour"], by="a"), rated("q", ["colour", "size"], by="b"), rated("q", ["detail"], by="c"),
+        rated("r", ["alternative"], by="a"), rated("r", ["alternative"], by="b"), rated("r", ["size"], by="c"),
+        rated("s", ["alternative"], by="a"), rated("s", ["size"], by="b"),
     ]  # fmt: skip
-    assert labelled(given) == {"q": {"colour"}, "r": {"alternative"}, "s": {"size"}}
+    assert labelled(ratings) == {"q": {"colour"}, "r": {"alternative"}, "s": {"size"}}
 
 
 @pytest.mark.parametrize(
@@ -132,17 +132,17 @@ def test_classes_that_contradict_are_refused(classes, words):
 def test_keywords_leave_out_what_the_captions_of_the_truth_do_not_say():
     world = limner.load("scenes", images=20)
     home = {text: image for image, text, _ in world.judgements.relevant}
-    found = [
+    failures = [
         Failure(t, text, home[t], world.images.ids[0])
         for t, text in zip(world.texts.ids, world.texts.values, strict=True)
     ]
     stranger = Failure("none", "quantum chromodynamics lecture", world.images.ids[0], world.images.ids[1])
-    kept = with_keywords([*found, stranger], world, min_common=1)
-    assert stranger not in kept and len(kept) > 50
-    assert with_keywords([*found, stranger], world, min_common=0) == [*found, stranger]
+    related = with_keywords([*failures, stranger], world, min_common=1)
+    assert stranger not in related and len(related) > 50
+    assert with_keywords([*failures, stranger], world, min_common=0) == [*failures, stranger]
     assert common_words(stranger, {}) == 0
     with pytest.raises(LimnerError):
-        with_keywords(found, world, min_common=-1)
+        with_keywords(failures, world, min_common=-1)
 
 
 # --- the store --------------------------------------------------------------------------------------------------
@@ -152,16 +152,16 @@ def test_each_failure_gets_as_many_answers_as_asked_and_never_two_of_one(tmp_pat
     with open_store(tmp_path / "s.db") as store:
         assert (add_failures(store, failed(3), people=2), add_failures(store, failed(4), people=2)) == (3, 1)
         people = [add_annotator(store, name).id for name in "abc"]
-        for who in people:
-            while (asked := next_question(store, who)) is not None:
-                how = {"key": f"k{who}-{asked.id}", "answer": {"classes": ["colour"], "rating": 7}}
-                assert give_answer(store, who, asked.id, **how)
-                assert not give_answer(store, who, asked.id, **how)
+        for person in people:
+            while (question := next_question(store, person)) is not None:
+                submission = {"key": f"k{person}-{question.id}", "answer": {"classes": ["colour"], "rating": 7}}
+                assert give_answer(store, person, question.id, **submission)
+                assert not give_answer(store, person, question.id, **submission)
                 with pytest.raises(AlreadyFull):
-                    give_answer(store, who, asked.id, **{**how, "key": "other"})
+                    give_answer(store, person, question.id, **{**submission, "key": "other"})
         assert study_progress(store) == {"questions": 4, "answers": 8, "asked": 8}
-        found = results(store)
-        assert (found.answers, found.asked, found.mean_rating) == (8, 8, 7)
+        summary = results(store)
+        assert (summary.answers, summary.asked, summary.mean_rating) == (8, 8, 7)
         labels = failure_labels(store, [*failed(2), Failure("q2", "x", "t2", "another answer")])
         assert labels == {"q0": {"colour"}, "q1": {"colour"}}
         assert study_progress(store)["questions"] == 4
@@ -171,11 +171,11 @@ def test_each_failure_gets_as_many_answers_as_asked_and_never_two_of_one(tmp_pat
 def test_ratings_are_whole_numbers_from_1_to_10(tmp_path, rating):
     with open_store(tmp_path / "s.db") as store:
         add_failures(store, failed(1))
-        who = add_annotator(store, "a").id
+        annotator = add_annotator(store, "a").id
         with pytest.raises(LimnerError, match="from 1 to 10"):
-            give_answer(store, who, 1, key="k", answer={"classes": ["size"], "rating": rating})
+            give_answer(store, annotator, 1, key="k", answer={"classes": ["size"], "rating": rating})
         with pytest.raises(UnknownId):
-            give_answer(store, who, 99, key="k", answer={"classes": ["size"], "rating": 1})
+            give_answer(store, annotator, 99, key="k", answer={"classes": ["size"], "rating": 1})
         with pytest.raises(UnknownName):
             results(store, study="other")
         assert failure_answers(store) == []
@@ -191,35 +191,35 @@ def test_a_study_of_failures_from_the_shell_and_on_the_page(tmp_path, monkeypatc
 
     monkeypatch.chdir(tmp_path)
     run = CliRunner().invoke
-    how = ["--model", "colours", "--limit", "4", "--keywords", "1", "--json"]
-    done = run(app, ["annotate", "study", "add", "s.db", "failures", *WORLD, *how])
+    options = ["--model", "colours", "--limit", "4", "--keywords", "1", "--json"]
+    done = run(app, ["annotate", "study", "add", "s.db", "failures", *WORLD, *options])
     assert done.exit_code == 0, done.output
-    made = json.loads(done.stdout)
-    assert made["questions"] == 4 <= made["kept"] <= made["failures"]
+    added = json.loads(done.stdout)
+    assert added["questions"] == 4 <= added["kept"] <= added["failures"]
     assert run(app, ["annotate", "study", "results", "s.db", "failures"]).stdout.rstrip().endswith("no ratings yet")
     site = make_app([limner.load("scenes", images=60)], systems=(), store=tmp_path / "s.db")
-    asked = TestClient(site, base_url="http://localhost", follow_redirects=False)
+    client = TestClient(site, base_url="http://localhost", follow_redirects=False)
     for number in range(4):
-        page = asked.get("/study").text
+        page = client.get("/study").text
         assert all(f'name="classes" value="{name}"' in page for name in CLASSES)
         assert len(re.findall(r'name="rating"', page)) == 10
         fields = dict(re.findall(r'name="(question|key)" value="([^"]+)"', page))
         for bad in ({}, {"rating": "11"}, {"rating": "1"}, {"rating": "5", "classes": ["alternative", "size"]}):
-            assert asked.post("/study", data={**fields, **bad}).status_code == 400
+            assert client.post("/study", data={**fields, **bad}).status_code == 400
         sent = {**fields, "classes": ["colour", "size"] if number else ["alternative"], "rating": str(number + 3)}
         for _ in range(2):
-            assert asked.post("/study", data=sent).status_code == 303
-    assert "Nothing left to answer" in asked.get("/study").text
+            assert client.post("/study", data=sent).status_code == 303
+    assert "Nothing left to answer" in client.get("/study").text
     body = {"question": 1, "key": "k" * 10, "answer": {"classes": "size", "rating": 3}}
-    assert asked.post("/api/study-answers", json=body).status_code == 400
-    assert "mean rating 4.50" in asked.get("/studies").text
-    found = json.loads(run(app, ["annotate", "study", "results", "s.db", "failures", "--json"]).stdout)
-    assert found["classes"]["size"]["failures"] == 3 and found["numbers"] == {"0": 1, "1": 0, "2": 3}
-    assert np.isclose(found["mean_rating"], 4.5)
+    assert client.post("/api/study-answers", json=body).status_code == 400
+    assert "mean rating 4.50" in client.get("/studies").text
+    document = json.loads(run(app, ["annotate", "study", "results", "s.db", "failures", "--json"]).stdout)
+    assert document["classes"]["size"]["failures"] == 3 and document["numbers"] == {"0": 1, "1": 0, "2": 3}
+    assert np.isclose(document["mean_rating"], 4.5)
     text = run(app, ["annotate", "study", "results", "s.db", "failures"]).stdout
     assert "classes that disagree" in text and "colour -> size" in text
-    told = run(app, ["explain", "failures", *WORLD, "--model", "colours", "--labels", "s.db", "--json"])
-    assert json.loads(told.stdout)["classes"]["size"]["failures"] == 3
+    explained = run(app, ["explain", "failures", *WORLD, "--model", "colours", "--labels", "s.db", "--json"])
+    assert json.loads(explained.stdout)["classes"]["size"]["failures"] == 3
 
 
 @pytest.mark.parametrize(

@@ -54,11 +54,11 @@ PAIRS = [("a", "a0"), ("a", "b0"), ("b", "a1"), ("b", "b0")]
 def test_scores_are_beliefs_in_their_order():
     random = np.random.default_rng(0)
     matrix = random.normal(size=(7, 5))
-    made = Scores.from_matrix(matrix, [f"i{n}" for n in range(7)], [f"t{n}" for n in range(5)])
+    scores = Scores.from_matrix(matrix, [f"i{n}" for n in range(7)], [f"t{n}" for n in range(5)])
     pairs = [(f"i{i}", f"t{t}") for i in range(7) for t in range(5)]
-    said = ScoresJudge(made).probabilities(pairs)
-    assert said.min() == 0 and said.max() == 1
-    assert (np.argsort(said) == np.argsort(matrix.ravel())).all()
+    chances = ScoresJudge(scores).probabilities(pairs)
+    assert chances.min() == 0 and chances.max() == 1
+    assert (np.argsort(chances) == np.argsort(matrix.ravel())).all()
 
 
 class Letters:
@@ -72,8 +72,8 @@ class Letters:
 
 def test_the_captions_judge_never_compares_a_caption_with_itself(collection):
     judge = CaptionsJudge(collection, Letters())
-    own, other, alone = judge.probabilities([("a", "a0"), ("a", "b0"), ("b", "b0")])
-    assert own > other and own < 1  # like the other caption of a, but not equal to it
+    same_image, other_image, alone = judge.probabilities([("a", "a0"), ("a", "b0"), ("b", "b0")])
+    assert same_image > other_image and same_image < 1  # like the other caption of a, but not equal to it
     assert alone == 0  # b has no caption but this one
 
 
@@ -82,21 +82,21 @@ def test_a_pair_scorer_is_a_judge(collection):
         def score_pairs(self, queries, candidates):
             return [len(text) - 14 for text in candidates]
 
-    said = ScorerJudge(Scorer(), collection).probabilities([("a", "a0"), ("a", "a1")])
-    assert said[0] < said[1] <= 1
+    chances = ScorerJudge(Scorer(), collection).probabilities([("a", "a0"), ("a", "a1")])
+    assert chances[0] < chances[1] <= 1
 
 
 def test_judges_are_found_by_name_and_unknown_ones_refused(collection, tmp_path):
     with open_store(tmp_path / "w.db") as store:
-        made = Scores.from_matrix(np.eye(2), ["a", "b"], ["a0", "b0"])
-        asked = {"collection": collection, "systems": {"mine": made}, "store": store}
-        assert judge_named("scores=mine", **asked).name == "scores=mine"
+        scores = Scores.from_matrix(np.eye(2), ["a", "b"], ["a0", "b0"])
+        context = {"collection": collection, "systems": {"mine": scores}, "store": store}
+        assert judge_named("scores=mine", **context).name == "scores=mine"
         with pytest.raises(UnknownName, match="system with scores"):
-            judge_named("scores=yours", **asked)
+            judge_named("scores=yours", **context)
         with pytest.raises(LimnerError, match="no judge 'x' in the store"):
-            judge_named("stored=x", **asked)
+            judge_named("stored=x", **context)
         with pytest.raises(LimnerError):
-            judge_named("nothing", **asked)
+            judge_named("nothing", **context)
 
 
 # --- the endpoint -----------------------------------------------------------------------------------------------
@@ -108,23 +108,23 @@ class Stub(BaseHTTPRequestHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.seen.append((body, self.headers.get("Authorization")))
-        how = self.server.replies.pop(0) if self.server.replies else "good"
-        if how == "late":
+        reply = self.server.replies.pop(0) if self.server.replies else "good"
+        if reply == "late":
             self.server.waiting.wait(60)
-        if how in ("late", "closed"):
+        if reply in ("late", "closed"):
             self.close_connection = True
             return
-        if isinstance(how, int):
-            self.send_response(how)
+        if isinstance(reply, int):
+            self.send_response(reply)
             self.send_header("Retry-After", "0")
-            if how == 302:
+            if reply == 302:
                 self.send_header("Location", f"http://127.0.0.1:{self.server.server_port}/elsewhere")
             self.end_headers()
             self.wfile.write(f"your key {KEY} is bad".encode())
             return
-        answer = '{"match": 0.25}' if how == "good" else how
-        whole = {"choices": [{"message": {"content": answer}}], "usage": {"total_tokens": 7}}
-        content = b"{broken" if how == "broken" else json.dumps(whole).encode()
+        answer = '{"match": 0.25}' if reply == "good" else reply
+        document = {"choices": [{"message": {"content": answer}}], "usage": {"total_tokens": 7}}
+        content = b"{broken" if reply == "broken" else json.dumps(document).encode()
         self.send_response(200)
         self.end_headers()
         self.wfile.write(content)
@@ -135,14 +135,14 @@ class Stub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server():
-    made = ThreadingHTTPServer(("127.0.0.1", 0), Stub)
-    made.seen, made.replies, made.waiting = [], [], threading.Event()
-    thread = threading.Thread(target=made.serve_forever, daemon=True)
+    stub = ThreadingHTTPServer(("127.0.0.1", 0), Stub)
+    stub.seen, stub.replies, stub.waiting = [], [], threading.Event()
+    thread = threading.Thread(target=stub.serve_forever, daemon=True)
     thread.start()
-    yield made
-    made.waiting.set()
-    made.shutdown()
-    made.server_close()
+    yield stub
+    stub.waiting.set()
+    stub.shutdown()
+    stub.server_close()
 
 
 @pytest.fixture
@@ -213,16 +213,16 @@ def test_a_server_that_drips_its_answer_is_left_in_time(judge, start):
 @pytest.mark.parametrize("bad", [429, "broken", "closed", '{"match": -1}'])
 def test_what_never_answers_is_said_without_the_key(server, judge, bad):
     server.replies = [bad] * 10
-    with pytest.raises(NoAnswer, match="no answer in 4 tries") as told:
+    with pytest.raises(NoAnswer, match="no answer in 4 tries") as error:
         judge.ask(("a", "a0"))
-    assert KEY not in str(told.value) and judge.spent.failed == 1
+    assert KEY not in str(error.value) and judge.spent.failed == 1
 
 
 def test_a_refused_key_and_a_redirect_stop_at_once(server, judge):
     server.replies = [401]
-    with pytest.raises(LimnerError, match="set LIMNER_JUDGE_KEY") as told:
+    with pytest.raises(LimnerError, match="set LIMNER_JUDGE_KEY") as error:
         judge.ask(("a", "a0"))
-    assert KEY not in str(told.value)
+    assert KEY not in str(error.value)
     server.replies = [302]
     with pytest.raises(LimnerError, match="status 302"):
         judge.ask(("a", "a0"))
@@ -237,8 +237,8 @@ def test_asking_is_resumable_and_keeps_machines_apart(server, judge, collection,
         first = ask_all(store, judge, PAIRS, batch=1)
         assert (first["new"], first["failed"]) == (3, 1)
     with open_store(file) as store:
-        again = ask_all(store, judge, PAIRS)
-        assert (again["before"], again["new"], again["failed"]) == (3, 1, 0)
+        counts = ask_all(store, judge, PAIRS)
+        assert (counts["before"], counts["new"], counts["failed"]) == (3, 1, 0)
         assert len(machine_answers(store, judge.name)) == 4 and answers(store) == []
         np.testing.assert_allclose(StoredJudge(store, judge.name).probabilities(PAIRS), 0.25)
     for each in tmp_path.iterdir():
@@ -254,8 +254,8 @@ def test_an_address_with_a_key_in_it_is_refused(collection):
 def test_requests_keep_to_their_rate(server, collection):
     slept: list[float] = []
     url = f"http://127.0.0.1:{server.server_port}/v1"
-    made = EndpointJudge(url, "m", collection, per_minute=30, sleep=slept.append, clock=lambda: 0.0)
-    made.probabilities(PAIRS[:2])
+    slow_judge = EndpointJudge(url, "m", collection, per_minute=30, sleep=slept.append, clock=lambda: 0.0)
+    slow_judge.probabilities(PAIRS[:2])
     assert slept == [2.0, 2.0]
 
 
@@ -304,8 +304,8 @@ def test_a_model_that_obeys_a_caption_changes_one_number_and_nothing_else(server
         ask_all(store, judge, [("a", "b0"), ("b", "b0")])
         assert machine_answers(store, judge.name) == {("a", "b0"): 1.0, ("b", "b0"): 0.25}
         assert answers(store) == []
-    held = b"".join(each.read_bytes() for each in tmp_path.iterdir())
-    assert b"rm -rf" not in held.replace(INJECTION.encode(), b"") and b"<script>" not in held
+    content = b"".join(each.read_bytes() for each in tmp_path.iterdir())
+    assert b"rm -rf" not in content.replace(INJECTION.encode(), b"") and b"<script>" not in content
 
 
 # --- at the shell -----------------------------------------------------------------------------------------------
@@ -321,8 +321,8 @@ def planned(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LIMNER_JUDGE_KEY", KEY)
-    held = limner.load("scenes", images=60).test
-    np.save("S.npy", np.random.default_rng(0).normal(size=(len(held.images), len(held.texts))))
+    test_split = limner.load("scenes", images=60).test
+    np.save("S.npy", np.random.default_rng(0).normal(size=(len(test_split.images), len(test_split.texts))))
 
     def run(*words):
         done = CliRunner().invoke(app, ["annotate", *map(str, words)])
@@ -335,30 +335,32 @@ def planned(tmp_path, monkeypatch):
 
 def test_judging_at_the_shell_resumes_and_shows_rate_and_cost(server, planned, tmp_path, caplog):
     caplog.set_level("DEBUG")
-    asked = ("judge", "work.db", "--judge", "endpoint", "--url", f"http://127.0.0.1:{server.server_port}/v1")
-    asked += ("--model", "model-x", "--per-minute", 60_000, "--price", 2)
-    code, said = planned(*asked, "--limit", 3)
-    assert code == 0 and "3 new answers of endpoint model-x" in said
-    assert "3 requests in" in said and "a minute), 21 tokens, cost 4.2e-05" in said
+    command = ("judge", "work.db", "--judge", "endpoint", "--url", f"http://127.0.0.1:{server.server_port}/v1")
+    command += ("--model", "model-x", "--per-minute", 60_000, "--price", 2)
+    code, output = planned(*command, "--limit", 3)
+    assert code == 0 and "3 new answers of endpoint model-x" in output
+    assert "3 requests in" in output and "a minute), 21 tokens, cost 4.2e-05" in output
     server.replies = ["broken"] * 4
-    code, said = planned(*asked, "--limit", 6)
-    assert code == 0 and "2 new answers of endpoint model-x, 3 existing, 1 pairs without an answer" in said
-    assert "the last failure: " in said and "run the same command to retry" in said
-    code, data = planned(*asked, "--limit", 6, "--json")
-    told = json.loads(data[data.index("{") : data.rindex("}") + 1])
-    assert (told["before"], told["new"], told["failed"]) == (5, 1, 0) and told["cost"] == pytest.approx(14e-6)
+    code, output = planned(*command, "--limit", 6)
+    assert code == 0 and "2 new answers of endpoint model-x, 3 existing, 1 pairs without an answer" in output
+    assert "the last failure: " in output and "run the same command to retry" in output
+    code, data = planned(*command, "--limit", 6, "--json")
+    document = json.loads(data[data.index("{") : data.rindex("}") + 1])
+    assert (document["before"], document["new"], document["failed"]) == (5, 1, 0) and document["cost"] == pytest.approx(
+        14e-6
+    )
     server.replies = [401]
-    code, refused = planned(*asked, "--limit", 8)
+    code, refused = planned(*command, "--limit", 8)
     assert code == 3 and "set LIMNER_JUDGE_KEY" in refused and "Traceback" not in refused
-    assert KEY not in caplog.text + said + data + refused
+    assert KEY not in caplog.text + output + data + refused
     assert all(KEY.encode() not in each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
 
 
 def test_the_key_is_on_no_page(server, planned, tmp_path):
     import websites
 
-    asked = ("judge", "work.db", "--judge", "endpoint", "--url", f"http://127.0.0.1:{server.server_port}/v1")
-    assert planned(*asked, "--model", "model-x", "--per-minute", 60_000, "--limit", 2)[0] == 0
+    command = ("judge", "work.db", "--judge", "endpoint", "--url", f"http://127.0.0.1:{server.server_port}/v1")
+    assert planned(*command, "--model", "model-x", "--per-minute", 60_000, "--limit", 2)[0] == 0
     site = websites.client(tmp_path / "work.db")
     for path in ("/", "/judge", "/admin", "/estimate", "/api/study", "/api/status", "/admin/export?form=csv"):
         assert KEY not in websites.patient(site, path).text

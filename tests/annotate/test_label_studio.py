@@ -38,9 +38,9 @@ def world():
 
 @pytest.fixture
 def store(world, tmp_path):
-    with open_store(tmp_path / "work.db") as made:
-        add_collection(made, world)
-        yield made
+    with open_store(tmp_path / "work.db") as opened:
+        add_collection(opened, world)
+        yield opened
 
 
 def saved(folder, content, name="export.json"):
@@ -52,17 +52,17 @@ def saved(folder, content, name="export.json"):
 
 
 def test_the_export_of_label_studio_is_read(tmp_path):
-    given, left_out = read_tasks(saved(tmp_path, REAL["own"]))
+    annotations, left_out = read_tasks(saved(tmp_path, REAL["own"]))
     first, second = ((f"photos/i {n}.jpg", f"t{n}") for n in range(2))
-    assert given[:2] == [
+    assert annotations[:2] == [
         ImportedAnswer("ann", *first, 4, (), 1500),
         ImportedAnswer("bob", *first, 3, ("wrong-colour",), 2000),
     ]
-    assert [(g.image, g.caption, g.grade, g.reasons, g.milliseconds) for g in given[2:]] == [
+    assert [(g.image, g.caption, g.grade, g.reasons, g.milliseconds) for g in annotations[2:]] == [
         (*second, 2, ("not-in-image", "wrong-size"), 2500),
         (*second, 1, (), 2500),
     ]
-    assert len({g.annotator for g in given}) == 4
+    assert len({g.annotator for g in annotations}) == 4
     assert sorted(left_out) == [
         "1 annotations without a choice left out",
         "1 skipped annotations left out",
@@ -74,8 +74,8 @@ def test_label_studio_keeps_what_limner_wrote(tmp_path):
     ours = frozen.written()
     assert [task["data"] for task in REAL["own"]] == [task["data"] for task in ours]
     assert REAL["own"][0]["data"]["image"] == "/data/local-files/?d=photos/i%200.jpg"
-    kept = [a["result"] for a in REAL["own"][0]["annotations"]]
-    assert kept == [a["result"] for a in ours[0]["annotations"]]
+    results = [a["result"] for a in REAL["own"][0]["annotations"]]
+    assert results == [a["result"] for a in ours[0]["annotations"]]
     assert not any(a["ground_truth"] for a in REAL["own"][0]["annotations"])
     assert REAL["predictions"] == [len(task["predictions"]) for task in frozen.predicted()]
 
@@ -86,8 +86,8 @@ def test_choices_and_ratings_of_another_interface_get_grades(tmp_path):
     with pytest.raises(LimnerError, match="task 1: the choice 'match' has no grade"):
         read_tasks(source, **fields)
     grades = {"match": 4, "no match": 1, "unclear": None, "5": 4}
-    given, left_out = read_tasks(source, choices=grades, **fields)
-    assert [(g.image, g.caption, g.grade) for g in given] == [
+    annotations, left_out = read_tasks(source, choices=grades, **fields)
+    assert [(g.image, g.caption, g.grade) for g in annotations] == [
         ("p0.jpg", "sentence 0", 4), ("p1.jpg", "sentence 1", 1), ("p3.jpg", "sentence 3", 4),
     ]  # fmt: skip
     assert left_out == ("1 annotations with the choice 'unclear' left out",)
@@ -99,45 +99,45 @@ def test_choices_and_ratings_of_another_interface_get_grades(tmp_path):
 
 def test_answers_of_a_store_go_there_and_back(store, world, tmp_path):
     add_pairs(store, PAIRS)
-    said = [
+    submitted = [
         ImportedAnswer("ann", *PAIRS[0], 4, (), 900),
         ImportedAnswer("bob", *PAIRS[0], 2, ("wrong-age",)),
         ImportedAnswer("ann", *PAIRS[1], 1),
     ]
-    import_answers(store, said, key="first")
+    import_answers(store, submitted, key="first")
     assert export(store, tmp_path / "t.json", image_url="http://host/{image}?full") == 3
-    made = json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))
-    assert [len(task["annotations"]) for task in made] == [2, 1, 0]
-    assert made[1]["data"] == {
+    exported_tasks = json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))
+    assert [len(task["annotations"]) for task in exported_tasks] == [2, 1, 0]
+    assert exported_tasks[1]["data"] == {
         "image": "http://host/i0?full", "caption": 'a "cat" & more', "image_id": "i0", "caption_id": "t1",
     }  # fmt: skip
     assert (tmp_path / "t.xml").read_text(encoding="utf-8") == interface()
     back = read_answers(tmp_path / "t.json")
-    assert sorted(back, key=str) == sorted(said, key=str)
-    with open_store(tmp_path / "other.db") as other:
-        add_collection(other, world)
-        import_answers(other, back, key="t.json")
-        assert judgements(other) == judgements(store)
-        assert len(answers(other)) == 3
+    assert sorted(back, key=str) == sorted(submitted, key=str)
+    with open_store(tmp_path / "other.db") as second_store:
+        add_collection(second_store, world)
+        import_answers(second_store, back, key="t.json")
+        assert judgements(second_store) == judgements(store)
+        assert len(answers(second_store)) == 3
     assert read_judgements(tmp_path / "t.json").grade(*PAIRS[1]) == 0
 
 
 def test_a_collection_becomes_tasks_with_predictions(world):
-    made = collection_tasks(world)
-    found = {
+    drafts = collection_tasks(world)
+    predictions = {
         (t["data"]["image_id"], t["data"]["caption_id"]): t["predictions"][0]["result"][0]["value"]["choices"]
-        for t in made
+        for t in drafts
     }
-    assert found == {("i0", "t0"): ["100% yes"], ("i0", "t1"): ["partially yes"], ("i1", "t1"): ["100% no"]}
-    assert all(task["annotations"] == [] for task in made)
+    assert predictions == {("i0", "t0"): ["100% yes"], ("i0", "t1"): ["partially yes"], ("i1", "t1"): ["100% no"]}
+    assert all(task["annotations"] == [] for task in drafts)
     graded = limner.Judgements.from_pairs([("i0", "t0", 3)], candidates=["t0", "t1"])
     with pytest.raises(LimnerError, match=r"grades '3.0': expected 0, 0.5 or 1"):
         collection_tasks(limner.Collection("toy", world.images, world.texts, graded))
 
 
 def test_the_interface_has_every_grade_and_reason():
-    found = ElementTree.fromstring(interface())
-    values = [[c.get("value") for c in block] for block in found.iter("Choices")]
+    view = ElementTree.fromstring(interface())
+    values = [[c.get("value") for c in block] for block in view.iter("Choices")]
     assert values == [[SCALE.label(g) for g in (1, 2, 3, 4)], [reason.name for reason in SCALE.reasons]]
 
 
@@ -173,15 +173,15 @@ def picked(*words, control="grade"):
     ],
 )
 def test_bad_exports_are_refused_by_task(tmp_path, content, message):
-    with pytest.raises(LimnerError) as told:
+    with pytest.raises(LimnerError) as error:
         read_tasks(saved(tmp_path, content))
-    assert message in str(told.value)
+    assert message in str(error.value)
 
 
 def test_an_answer_without_its_parts_is_no_answer(tmp_path):
     blank = {"from_name": "grade", "type": "choices"}
-    given, left_out = read_tasks(saved(tmp_path, annotated(blank) + annotated() + annotated(picked())))
-    assert (given, left_out) == ([], ("3 annotations without a choice left out",))
+    annotations, left_out = read_tasks(saved(tmp_path, annotated(blank) + annotated() + annotated(picked())))
+    assert (annotations, left_out) == ([], ("3 annotations without a choice left out",))
     odd = annotated(picked("100% yes"), lead_time=-3, completed_by={"id": 7, "email": "a@example.org"})
     assert read_tasks(saved(tmp_path, odd))[0] == [ImportedAnswer("a@example.org", "i0", "t0", 4)]
 
@@ -220,8 +220,8 @@ def test_the_command_converts_a_collection(tmp_path):
     words = ["data", "convert", "scenes", tmp_path / "t", "--to", "label-studio", "-O", "images=3"]
     done = run(*words)
     assert done.exit_code == 0, done.output
-    made = json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))
-    assert {task["predictions"][0]["result"][0]["value"]["choices"][0] for task in made} == {"100% yes"}
+    exported_tasks = json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))
+    assert {task["predictions"][0]["result"][0]["value"]["choices"][0] for task in exported_tasks} == {"100% yes"}
     assert run("data", "convert", "scenes", tmp_path / "o", "-O", "images=3", "--image-url", "{image}").exit_code == 2
 
 
@@ -229,11 +229,14 @@ def test_an_own_scale_and_comments_make_the_round_trip(tmp_path):
     scale = Scale(
         (Grade(4, 'yes, "all" of it', "y"), Grade(1, "no & <never>", "n", reasons=True)), (Reason("a&b", "<x>", "x"),)
     )
-    said = [ImportedAnswer("ann", *PAIRS[0], 4, (), None, "two boats"), ImportedAnswer("ann", *PAIRS[1], 1, ("a&b",))]
-    written = tasks(PAIRS, {"t0": "a dog", "t1": "a cat"}, answers=said, scale=scale)
+    submitted = [
+        ImportedAnswer("ann", *PAIRS[0], 4, (), None, "two boats"),
+        ImportedAnswer("ann", *PAIRS[1], 1, ("a&b",)),
+    ]
+    written = tasks(PAIRS, {"t0": "a dog", "t1": "a cat"}, answers=submitted, scale=scale)
     write_tasks(written, tmp_path / "t.json", scale=scale)
-    assert read_tasks(tmp_path / "t.json", scale=scale)[0] == said
-    found = ElementTree.parse(tmp_path / "t.xml")
-    assert [c.get("value") for c in found.iter("Choice")] == ["no & <never>", 'yes, "all" of it', "a&b"]
+    assert read_tasks(tmp_path / "t.json", scale=scale)[0] == submitted
+    view = ElementTree.parse(tmp_path / "t.xml")
+    assert [c.get("value") for c in view.iter("Choice")] == ["no & <never>", 'yes, "all" of it', "a&b"]
     with pytest.raises(LimnerError, match="has no grade"):
         read_tasks(tmp_path / "t.json")

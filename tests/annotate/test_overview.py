@@ -17,32 +17,32 @@ from limner.annotate.store.answers import Answer
 NOW = 1_700_000_000_000
 
 
-def given(person, pair, grade, *, role="real", ago=0, took=4000):
+def answer(person, pair, grade, *, role="real", ago=0, took=4000):
     return Answer(1, 1, 1, pair, pair, person, f"i{pair}", f"t{pair}", role, grade, (), 1, took, "2", NOW - ago)
 
 
 def test_yes_against_no_comes_first_then_the_widest_and_controls_do_not_count():
     listed = [
-        given("a", 1, 4), given("b", 1, 4),  # the same
-        given("a", 2, 4), given("b", 2, 3),  # both yes
-        given("a", 3, 1), given("b", 3, 4),
-        given("a", 4, 2), given("b", 4, 3),
-        given("a", 5, 1, role="gold_neg"), given("b", 5, 4, role="gold_neg"),
-        given("a", 6, 1),  # alone
+        answer("a", 1, 4), answer("b", 1, 4),  # the same
+        answer("a", 2, 4), answer("b", 2, 3),  # both yes
+        answer("a", 3, 1), answer("b", 3, 4),
+        answer("a", 4, 2), answer("b", 4, 3),
+        answer("a", 5, 1, role="gold_neg"), answer("b", 5, 4, role="gold_neg"),
+        answer("a", 6, 1),  # alone
     ]  # fmt: skip
-    found = disagreements(listed)
-    assert [(each.image, each.spread, each.opposed) for each in found] == [
+    ranked = disagreements(listed)
+    assert [(each.image, each.spread, each.opposed) for each in ranked] == [
         ("i3", 3, True), ("i4", 1, True), ("i2", 1, False),
     ]  # fmt: skip
-    assert [answer.annotator for answer in found[0].answers] == ["a", "b"]
+    assert [answer.annotator for answer in ranked[0].answers] == ["a", "b"]
 
 
 def test_throughput_counts_days_people_and_what_is_left_without_controls():
-    listed = [given("a", n, 4, ago=n * DAY // 20, took=2000 + 100 * n) for n in range(24)]
-    listed += [given("b", 90 + n, 1, role="gold_neg", took=90_000) for n in range(9)]
+    listed = [answer("a", n, 4, ago=n * DAY // 20, took=2000 + 100 * n) for n in range(24)]
+    listed += [answer("b", 90 + n, 1, role="gold_neg", took=90_000) for n in range(9)]
     pace = throughput(listed, requested=44, timestamp=NOW)
     assert (pace.today, pace.people, pace.left, pace.seconds) == (20, 1, 20, 3.15)
-    assert sum(many for _, many in pace.days) == 24 and len(pace.days) == 14
+    assert sum(count for _, count in pace.days) == 24 and len(pace.days) == 14
     assert pace.work_left == pytest.approx(20 * 3.15 / 3600) and pace.days_left == 1.0
     none = throughput([], requested=3, timestamp=NOW)
     assert none.left == 3 and math.isnan(none.seconds) and math.isnan(none.days_left)
@@ -50,18 +50,18 @@ def test_throughput_counts_days_people_and_what_is_left_without_controls():
 
 def test_nothing_is_forecast_before_there_is_enough_to_forecast_from():
     """The rate of a day needs a day, and the median time of an answer more than a few answers."""
-    first_day = [given("a", n, 4, ago=n * DAY // 24, took=3000) for n in range(24)]
+    first_day = [answer("a", n, 4, ago=n * DAY // 24, took=3000) for n in range(24)]
     assert math.isnan(throughput(first_day, requested=400, timestamp=NOW).days_left)
     assert throughput(first_day, requested=400, timestamp=NOW).work_left == pytest.approx(376 * 3 / 3600)
-    assert throughput([*first_day, given("a", 24, 4, ago=DAY)], requested=400, timestamp=NOW).days_left == 375 / 24
-    few = throughput(first_day[:19], requested=400, timestamp=NOW)
-    assert math.isnan(few.work_left) and few.seconds == 3.0
+    assert throughput([*first_day, answer("a", 24, 4, ago=DAY)], requested=400, timestamp=NOW).days_left == 375 / 24
+    short_day = throughput(first_day[:19], requested=400, timestamp=NOW)
+    assert math.isnan(short_day.work_left) and short_day.seconds == 3.0
 
 
 def test_a_quick_person_is_seen_against_the_others_also_when_they_give_most_answers():
     """With the median of all answers, the quick one would set the pace."""
-    listed = [given("quick", n, 4 - n % 2, took=300) for n in range(30)]
-    listed += [given("slow", n, 4, took=4000) for n in range(5)]
+    listed = [answer("quick", n, 4 - n % 2, took=300) for n in range(30)]
+    listed += [answer("slow", n, 4, took=4000) for n in range(5)]
     records = {record.annotator: record for record in annotator_table(listed)}
     assert "answers in 0.3 s, others in 4.0 s" in records["quick"].suspicious
     assert records["slow"].suspicious == ()

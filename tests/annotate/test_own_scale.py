@@ -57,34 +57,39 @@ name = "size"
 
 
 @pytest.fixture
-def own():
+def own_scale():
     return parse_scale(OWN)[0]
 
 
 @pytest.fixture
-def store(tmp_path, own):
+def store(tmp_path, own_scale):
     """Two tasks of five pairs, for two people each, and own grades."""
     path = websites.filled(tmp_path / "own.db")
     with open_store(path) as opened:
-        set_scale(opened, own)
+        set_scale(opened, own_scale)
         yield opened
 
 
 def answered(store, name, grades, reasons=()):
-    who = add_annotator(store, name).id
-    held = lease(store, who)
-    for item, grade in zip(held.items, grades, strict=True):
+    annotator = add_annotator(store, name).id
+    assignment = lease(store, annotator)
+    for item, grade in zip(assignment.items, grades, strict=True):
         why = reasons if scale_of(store).asks(grade) else ()
-        submit(store, who, item.id, key=f"{name}-{item.id:06}", grade=grade, reasons=why, comment=f"=said of {grade}")
-    return held.items
+        submit(
+            store, annotator, item.id, key=f"{name}-{item.id:06}", grade=grade, reasons=why, comment=f"=said of {grade}"
+        )
+    return assignment.items
 
 
-def test_grades_come_best_first_with_keys_from_the_worst_and_the_values_of_the_measures(own):
-    assert [(g.value, g.label, g.key, g.reasons) for g in own.grades] == [
+def test_grades_come_best_first_with_keys_from_the_worst_and_the_values_of_the_measures(own_scale):
+    assert [(g.value, g.label, g.key, g.reasons) for g in own_scale.grades] == [
         (4, "same product", "3", False), (3, "variant", "2", True), (1, "other product", "x", True),
     ]  # fmt: skip
-    assert [(r.name, r.key, r.failure) for r in own.reasons] == [("another-colour", "c", "colour"), ("size", "v", "")]
-    assert own.question == "Is this the right photo of the product?" and own.custom and not SCALE.custom
+    assert [(r.name, r.key, r.failure) for r in own_scale.reasons] == [
+        ("another-colour", "c", "colour"),
+        ("size", "v", ""),
+    ]
+    assert own_scale.question == "Is this the right photo of the product?" and own_scale.custom and not SCALE.custom
 
 
 @pytest.mark.parametrize("scale", [SCALE, parse_scale(OWN)[0], parse_scale("reasons = []", form="toml")[0]])
@@ -97,9 +102,9 @@ def test_a_scale_written_as_toml_is_read_again(scale, tmp_path):
 
 def test_what_a_file_leaves_out_is_as_built_in(tmp_path):
     (tmp_path / "two.json").write_text(json.dumps({"grades": [YES, {**NO, "reasons": True}]}))
-    made, rules = read_scale(tmp_path / "two.json")
-    assert [g.key for g in made.grades] == ["2", "1"] and made.reasons == SCALE.reasons and rules == ""
-    assert made.asks(1) and not made.asks(4) and not made.asks(3)
+    scale, rules = read_scale(tmp_path / "two.json")
+    assert [g.key for g in scale.grades] == ["2", "1"] and scale.reasons == SCALE.reasons and rules == ""
+    assert scale.asks(1) and not scale.asks(4) and not scale.asks(3)
     assert parse_scale("")[0] == SCALE
 
 
@@ -135,12 +140,12 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("given", "words"), BAD.values(), ids=BAD)
-def test_a_bad_scale_is_refused_in_words_that_name_the_file(given, words, tmp_path):
-    (tmp_path / "bad.json").write_text(json.dumps(given))
-    with pytest.raises(LimnerError) as told:
+@pytest.mark.parametrize(("content", "words"), BAD.values(), ids=BAD)
+def test_a_bad_scale_is_refused_in_words_that_name_the_file(content, words, tmp_path):
+    (tmp_path / "bad.json").write_text(json.dumps(content))
+    with pytest.raises(LimnerError) as error:
         read_scale(tmp_path / "bad.json")
-    assert words in str(told.value) and "bad.json" in str(told.value) and "\n" not in str(told.value)
+    assert words in str(error.value) and "bad.json" in str(error.value) and "\n" not in str(error.value)
     done = CliRunner().invoke(
         command, ["annotate", "study", "scale", str(tmp_path / "new.db"), str(tmp_path / "bad.json")]
     )
@@ -154,57 +159,57 @@ def test_other_files_are_refused(tmp_path):
             read_scale(tmp_path / name)
 
 
-def test_a_scale_is_kept_on_both_databases_and_fixed_by_the_first_answer(database, own):
+def test_a_scale_is_kept_on_both_databases_and_fixed_by_the_first_answer(database, own_scale):
     websites.filled(database)
     with open_store(database) as store:
         assert scale_of(store) == SCALE
         revise(store, "Old rules.", [GuidelineExample("a", "b", 3), GuidelineExample("a", "b", 2)])
-        set_scale(store, own, guideline="Look at the product.")
+        set_scale(store, own_scale, guideline="Look at the product.")
         assert newest(store).lines == ["Look at the product."]
         assert [each.grade for each in newest(store).examples] == [3]  # the scale has no weak no
     with open_store(database) as store:
-        assert scale_of(store) == own
+        assert scale_of(store) == own_scale
         answered(store, "ada", [4, 3, 1, 1, 4])
-        set_scale(store, own, guideline="Look at the product.")  # the same again
+        set_scale(store, own_scale, guideline="Look at the product.")  # the same again
         with pytest.raises(LimnerError, match="5 answers under its present grades"):
             set_scale(store, SCALE)
-        assert scale_of(store) == own
+        assert scale_of(store) == own_scale
 
 
-def test_an_answer_is_refused_if_the_grades_change_while_it_is_submitted(database, own, monkeypatch):
+def test_an_answer_is_refused_if_the_grades_change_while_it_is_submitted(database, own_scale, monkeypatch):
     """The grades are set after the first answer was checked against the old ones, and before it is stored."""
     websites.filled(database)
     with open_store(database) as store:
-        who = add_annotator(store, "ada").id
-        held = lease(store, who).items[0]
+        annotator = add_annotator(store, "ada").id
+        item = lease(store, annotator).items[0]
 
         def checked(store):
             before = scale_of(store)
-            set_scale(store, own)
+            set_scale(store, own_scale)
             return before
 
         for place in ("limner.annotate.store.answers", "limner.annotate.export"):
             monkeypatch.setattr(f"{place}.scale_of", checked)
         with pytest.raises(LimnerError, match="the grades were changed meanwhile"):
-            submit(store, who, held.id, key="k" * 8, grade=2)
+            submit(store, annotator, item.id, key="k" * 8, grade=2)
         assert answers(store) == []
         set_scale(store, SCALE)
         with pytest.raises(LimnerError, match="the grades were changed meanwhile"):
-            import_answers(store, [ImportedAnswer("bob", held.image, held.caption, 2)], key="a")
+            import_answers(store, [ImportedAnswer("bob", item.image, item.caption, 2)], key="a")
         assert answers(store) == []
 
 
 def test_answers_have_only_grades_and_reasons_of_the_store(store):
-    who = add_annotator(store, "ada").id
-    item = lease(store, who).items[0].id
+    annotator = add_annotator(store, "ada").id
+    item = lease(store, annotator).items[0].id
     for grade, reasons, error in (
         (2, (), "expected 4 \\(same product\\), 3 \\(variant\\), 1 \\(other product\\)"),
         (4, ("size",), "only for 1 and 3"),
         (1, ("wrong-colour",), "unknown reason"),
     ):
         with pytest.raises((LimnerError, UnknownName), match=error):
-            submit(store, who, item, key="k" * 8, grade=grade, reasons=reasons)
-    submit(store, who, item, key="k" * 8, grade=1, reasons=("size", "another-colour"))
+            submit(store, annotator, item, key="k" * 8, grade=grade, reasons=reasons)
+    submit(store, annotator, item, key="k" * 8, grade=1, reasons=("size", "another-colour"))
     assert answers(store)[0].reasons == ("another-colour", "size")
     assert newest(store).lines[:2] == [
         "Read the caption, look at the image, and answer: Is this the right photo of the product?",
@@ -212,7 +217,7 @@ def test_answers_have_only_grades_and_reasons_of_the_store(store):
     ]
 
 
-def test_files_name_the_own_grades_and_are_imported_where_they_fit(store, tmp_path, own):
+def test_files_name_the_own_grades_and_are_imported_where_they_fit(store, tmp_path, own_scale):
     answered(store, "ada", [4, 3, 1, 1, 4], ["another-colour"])
     export(store, tmp_path / "a.csv")
     export(store, tmp_path / "a.jsonl")
@@ -225,12 +230,12 @@ def test_files_name_the_own_grades_and_are_imported_where_they_fit(store, tmp_pa
     assert sorted(read_judgements(tmp_path / "a.csv").grades.tolist()) == [0.0, 0.0, 0.5, 1.0, 1.0]
     with pytest.raises(LimnerError, match="line 3: unknown reason 'another-colour'"):
         read_answers(tmp_path / "a.csv")
-    given = read_answers(tmp_path / "a.csv", scale=own)
+    imported = read_answers(tmp_path / "a.csv", scale=own_scale)
     with open_store(websites.filled(tmp_path / "plain.db", tasks=0)) as plain, pytest.raises(UnknownName):
-        import_answers(plain, given, key="a")
+        import_answers(plain, imported, key="a")
     with open_store(websites.filled(tmp_path / "like.db", tasks=0)) as like:
-        set_scale(like, own)
-        assert import_answers(like, given, key="a") == 5
+        set_scale(like, own_scale)
+        assert import_answers(like, imported, key="a") == 5
         assert [a.reasons for a in answers(like)] == [a.reasons for a in answers(store)]
         assert [a.comment for a in answers(like)] == [f"=said of {a.grade}" for a in answers(store)]
         assert {a.guideline for a in answers(like)} == {newest(like).version} == {"2"}
@@ -245,13 +250,15 @@ def test_own_reasons_become_the_failure_classes_that_they_name(store):
 def test_the_shell_shows_and_sets_the_grades(tmp_path):
     run, database = CliRunner().invoke, str(tmp_path / "new.db")
     (tmp_path / "own.toml").write_text(OWN)
-    assert run(command, ["annotate", "study", "scale", database]).exit_code == 3  # no store, nothing to create it with
+    assert (
+        run(command, ["annotate", "study", "scale", database]).exit_code == 3
+    )  # no store, and nothing to create it with
     done = run(command, ["annotate", "study", "scale", database, str(tmp_path / "own.toml")])
     assert done.exit_code == 0 and "3 grades and 2 reasons; guideline 2\n" in done.output
-    shown = run(command, ["annotate", "study", "scale", database]).output
-    assert parse_scale(shown)[0] == parse_scale(OWN)[0]
-    told = json.loads(run(command, ["annotate", "study", "scale", database, "--json"]).output)
-    assert told["own"] and told["grades"][0]["label"] == "same product"
+    text = run(command, ["annotate", "study", "scale", database]).output
+    assert parse_scale(text)[0] == parse_scale(OWN)[0]
+    document = json.loads(run(command, ["annotate", "study", "scale", database, "--json"]).output)
+    assert document["own"] and document["grades"][0]["label"] == "same product"
     websites.filled(database)
     with open_store(database) as store:
         items = answered(store, "ada", [4, 3, 1, 1, 4], ["size"])

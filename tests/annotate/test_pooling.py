@@ -48,18 +48,20 @@ def pooled(store):
 def test_the_same_pool_again_changes_nothing(store, systems):
     first = fill(store, systems, depth=2, keep=4)
     before = pooled(store)
-    again = fill(store, systems, depth=2, keep=4)
-    assert pooled(store) == before and again == {**first, "new": 0}
+    repeated = fill(store, systems, depth=2, keep=4)
+    assert pooled(store) == before and repeated == {**first, "new": 0}
 
 
 def test_a_deeper_pool_adds_what_is_missing(store, systems, tmp_path, world):
     fill(store, systems, depth=1, keep=2)
-    found = fill(store, systems, depth=3, keep=5)
-    assert set(waiting(store)) == set(merged(proposed(systems, depth=3), depth=3)) and 0 < found["new"] < found["kept"]
-    with open_store(tmp_path / "at-once.db") as other:
-        add_collection(other, world)
-        fill(other, systems, depth=3, keep=5)
-        assert pooled(store) == pooled(other)
+    counted = fill(store, systems, depth=3, keep=5)
+    assert (
+        set(waiting(store)) == set(merged(proposed(systems, depth=3), depth=3)) and 0 < counted["new"] < counted["kept"]
+    )
+    with open_store(tmp_path / "at-once.db") as second_store:
+        add_collection(second_store, world)
+        fill(second_store, systems, depth=3, keep=5)
+        assert pooled(store) == pooled(second_store)
 
 
 def test_a_further_system_joins(store, systems, world):
@@ -81,11 +83,11 @@ def test_other_lists_under_the_same_name_are_refused_and_leave_nothing(store, sy
 @pytest.mark.parametrize("batch", range(0, 12, 2))
 def test_a_pool_that_ends_early_leaves_nothing_and_can_be_made(store, systems, monkeypatch, batch):
     monkeypatch.setattr(contents, "_BATCH", 25)
-    real, seen = contents._insert_batch, []
+    real, batches = contents._insert_batch, []
 
     def dies(*given):
-        seen.append(given)
-        if len(seen) > batch:
+        batches.append(given)
+        if len(batches) > batch:
             raise KeyboardInterrupt
         real(*given)
 
@@ -94,8 +96,8 @@ def test_a_pool_that_ends_early_leaves_nothing_and_can_be_made(store, systems, m
         fill(store, systems, depth=2, keep=4)
     monkeypatch.setattr(contents, "_insert_batch", real)
     assert pooled(store) == ([], set()) and counts(store)["systems"] == 0
-    found = fill(store, systems, depth=2, keep=4)
-    assert found["new"] == len(waiting(store)) > 0
+    counted = fill(store, systems, depth=2, keep=4)
+    assert counted["new"] == len(waiting(store)) > 0
 
 
 def test_tasks_of_the_rest_after_tasks_of_some(store, systems, world):
@@ -104,9 +106,9 @@ def test_tasks_of_the_rest_after_tasks_of_some(store, systems, world):
     first = waiting(store)
     add_tasks(store, make_tasks(first[:18], world.judgements))
     fill(store, systems, depth=3, keep=4)
-    rest = waiting(store)
-    assert rest == first[18:]
-    add_tasks(store, make_tasks(rest, world.judgements))
+    remaining = waiting(store)
+    assert remaining == first[18:]
+    add_tasks(store, make_tasks(remaining, world.judgements))
     assert waiting(store) == []
 
 
@@ -117,20 +119,20 @@ def run(*words, status=0):
 
 
 def test_a_store_that_a_killed_pool_left_is_taken_by_pool_and_then_by_tasks(database, monkeypatch):
-    whole = ("scenes", "-O", "images=40", "--model", "colours", "--depth", "2")
-    real, seen = contents._insert_batch, []
+    world_args = ("scenes", "-O", "images=40", "--model", "colours", "--depth", "2")
+    real, written = contents._insert_batch, []
 
     def dies(connection, table, rows):
         if table.name == "pair":
-            seen.append(rows)
+            written.append(rows)
             raise KeyboardInterrupt
         real(connection, table, rows)
 
     with monkeypatch.context() as patched:
         patched.setattr(contents, "_insert_batch", dies)
-        run("pool", database, *whole, status=130)
-    assert seen
+        run("pool", database, *world_args, status=130)
+    assert written
     assert "run 'limner annotate pool'" in run("tasks", database, status=3).stderr.replace("\n", " ")
-    made = json.loads(run("pool", database, *whole, "--json").stdout)
-    assert json.loads(run("tasks", database, "--json").stdout)["pairs"] == made["new"] > 0
-    assert json.loads(run("pool", database, *whole, "--json").stdout)["new"] == 0
+    document = json.loads(run("pool", database, *world_args, "--json").stdout)
+    assert json.loads(run("tasks", database, "--json").stdout)["pairs"] == document["new"] > 0
+    assert json.loads(run("pool", database, *world_args, "--json").stdout)["new"] == 0

@@ -59,44 +59,44 @@ def marks(rivals):
 
 
 @pytest.mark.parametrize(
-    ("size", "shown"),
+    ("size", "expected"),
     [
         (8, {"A": "-+++++++", "B": "+-------", "C": "-----+++", "D": "----+---", "E": "--------"}),
         (6, {"A": "-+++++", "B": "+-----", "C": "-----+", "D": "----+-", "E": "------"}),
         (5, {"A": "-++++", "B": "+----", "C": "-----", "D": "----+", "E": "-----"}),
     ],
 )
-def test_every_two_of_the_five_rankings_are_compared(size, shown):
-    made = study_of_rankings(judged([size]), queries=1)
-    assert marks(made.rivals) == shown
-    assert len(made.rivals) == 10
-    assert {frozenset((r.left, r.right)) for r in made.rivals} == {
+def test_every_two_of_the_five_rankings_are_compared(size, expected):
+    study = study_of_rankings(judged([size]), queries=1)
+    assert marks(study.rivals) == expected
+    assert len(study.rivals) == 10
+    assert {frozenset((r.left, r.right)) for r in study.rivals} == {
         frozenset((a, b)) for a in FAULTS for b in FAULTS if a < b
     }
 
 
 def test_measures_of_the_rankings_are_those_of_the_paper(tmp_path):
     """Section 4.1, eight positives: A 0 / 100 / 66.0, B 100 / 100 / 12.5, C 0 / 0 / 10.3, D 0 / 100 / 2.5."""
-    made = study_of_rankings(judged([8]), queries=1)
+    study = study_of_rankings(judged([8]), queries=1)
     with open_store(tmp_path / "s.db") as store:
-        add_study(store, made)
-        found = {m.measure: m.values for m in preferences(store).measures}
+        add_study(store, study)
+        by_measure = {m.measure: m.values for m in preferences(store).measures}
     printed = {"A": (0, 100, 66.0), "B": (100, 100, 12.5), "C": (0, 0, 10.3), "D": (0, 100, 2.5), "E": (0, 0, 0)}
     for name, row in printed.items():
-        assert tuple(round(100 * found[m][name], 1) for m in ("R@1", "R@5", "mAP@R")) == row
+        assert tuple(round(100 * by_measure[m][name], 1) for m in ("R@1", "R@5", "mAP@R")) == row
 
 
 def test_totals_are_those_of_the_printed_table(tmp_path):
     """40 captions, three of them with five images, eight people: 320 votes a pair, C counted as E for the three."""
-    made = study_of_rankings(judged([5] * 3 + [6, 7, 8] * 12 + [8]), queries=40)
+    study = study_of_rankings(judged([5] * 3 + [6, 7, 8] * 12 + [8]), queries=40)
     with open_store(tmp_path / "s.db") as store:
-        assert add_study(store, made, people=8) == 400
+        assert add_study(store, study, people=8) == 400
         _vote_all(store, people=8, choose=lambda left, right: "left")
-        found = preferences(store, samples=0)
-    totals = found.counts + found.counts.T
-    by_pair = {(a, b): totals[i, j] for i, a in enumerate(found.names) for j, b in enumerate(found.names) if a < b}
-    assert found.votes == 3200
-    assert found.counts[4, 4] == 24
+        result = preferences(store, samples=0)
+    totals = result.counts + result.counts.T
+    by_pair = {(a, b): totals[i, j] for i, a in enumerate(result.names) for j, b in enumerate(result.names) if a < b}
+    assert result.votes == 3200
+    assert result.counts[4, 4] == 24
     assert {pair: int(n) for pair, n in by_pair.items()} == {
         (a, b): 320 - 24 * ("C" in (a, b)) + 24 * (b == "E" and a != "C") for a, b in by_pair
     }
@@ -109,8 +109,8 @@ def test_totals_are_those_of_the_printed_table(tmp_path):
 
 def _vote_all(store, *, people, choose, name="preference"):
     rows = [
-        (number, add_annotator(store, f"p{who}", existing=True).id, {"choice": choose(r.left, r.right)}, None)
-        for who in range(people)
+        (number, add_annotator(store, f"p{person}", existing=True).id, {"choice": choose(r.left, r.right)}, None)
+        for person in range(people)
         for number, r in comparisons(store, study=name).items()
     ]
     assert add_answers(store, name, rows) == len(rows)
@@ -127,20 +127,22 @@ def _like_people(seed):
 
 def test_scores_are_found_again_and_mapr_agrees_best(tmp_path):
     """Votes drawn from the published scores give them back within their intervals; mAP@R is the measure that agrees."""
-    made = study_of_rankings(judged([8] * 40), queries=40)
+    study = study_of_rankings(judged([8] * 40), queries=40)
     with open_store(tmp_path / "s.db") as store:
-        add_study(store, made, people=8)
+        add_study(store, study, people=8)
         _vote_all(store, people=8, choose=_like_people(1))
-        found = preferences(store, samples=200)
+        result = preferences(store, samples=200)
     for name, score in (("A", 70.85), ("B", 13.15), ("C", 10.66), ("D", 4.89), ("E", 0.44)):
-        at = found.names.index(name)
-        width = found.scores.high[at] - found.scores.low[at]
-        assert abs(found.scores.scores[at] - score) < width
-    given = _votes_of(tmp_path)
-    apart = [counted([v for v in given if v.query == q], found.names)[1] for q in dict.fromkeys(v.query for v in given)]
-    whole = bradley_terry(found.counts, found.names, clusters=apart, samples=200)
-    assert np.array_equal([found.scores.low, found.scores.high], [whole.low, whole.high]), "queries are drawn"
-    by_measure = {m.measure: m for m in found.measures}
+        at = result.names.index(name)
+        width = result.scores.high[at] - result.scores.low[at]
+        assert abs(result.scores.scores[at] - score) < width
+    votes = _votes_of(tmp_path)
+    by_query = [
+        counted([v for v in votes if v.query == q], result.names)[1] for q in dict.fromkeys(v.query for v in votes)
+    ]
+    fit = bradley_terry(result.counts, result.names, clusters=by_query, samples=200)
+    assert np.array_equal([result.scores.low, result.scores.high], [fit.low, fit.high]), "queries are drawn"
+    by_measure = {m.measure: m for m in result.measures}
     assert by_measure["mAP@R"].tau == pytest.approx(1)
     assert by_measure["mAP@R"].tau > by_measure["R@5"].tau > by_measure["R@1"].tau
     assert by_measure["mAP@R"].decided == 3200 > by_measure["R@1"].decided
@@ -156,8 +158,8 @@ def _votes_of(folder):
 
 
 def test_a_list_that_two_rankings_share_counts_once():
-    given = [Vote("s", "q", "C", "A", "left", "p", 0), Vote("s", "r", "C", "A", "left", "p", 0)]
-    names, counts = counted(given, "ACE", identical={("q", "C"): "E"})
+    votes = [Vote("s", "q", "C", "A", "left", "p", 0), Vote("s", "r", "C", "A", "left", "p", 0)]
+    names, counts = counted(votes, "ACE", identical={("q", "C"): "E"})
     assert (names, counts.tolist()) == (("A", "C", "E"), [[0, 0, 0], [1, 0, 0], [1, 0, 0]])
     assert same_lists({("A", "q"): ("x",), ("B", "q"): ("x",), ("C", "q"): ("x",), ("A", "r"): ("x",)}) == {
         ("q", "A"): "C",
@@ -172,14 +174,14 @@ def test_systems_are_compared_where_they_differ(tmp_path):
     one = Ranking.from_lists({"q": ["a", "b", "c"], "r": ["a", "b", "c"]}, candidates="abc")
     two = Ranking.from_lists({"q": ["b", "a", "c"], "r": ["a", "b", "c"]}, candidates="abc")
     truth = Judgements.from_pairs([("q", "a"), ("r", "a")], candidates="abc")
-    made = study_of_systems({"one": one, "two": two}, judgements=truth, length=2)
-    assert [(r.query, r.left_items, r.right_items) for r in made.rivals] == [("q", ("a", "b"), ("b", "a"))]
+    study = study_of_systems({"one": one, "two": two}, judgements=truth, length=2)
+    assert [(r.query, r.left_items, r.right_items) for r in study.rivals] == [("q", ("a", "b"), ("b", "a"))]
     with open_store(tmp_path / "s.db") as store:
-        add_study(store, made, people=2)
+        add_study(store, study, people=2)
         _vote_all(store, people=2, choose=lambda left, right: "tie")
-        found = preferences(store, measures=["R@1"], samples=0)
-    assert found.counts.tolist() == [[0, 1], [1, 0]]
-    assert (found.measures[0].decided, found.measures[0].values) == (0, {"one": 1.0, "two": 0.0})
+        result = preferences(store, measures=["R@1"], samples=0)
+    assert result.counts.tolist() == [[0, 1], [1, 0]]
+    assert (result.measures[0].decided, result.measures[0].values) == (0, {"one": 1.0, "two": 0.0})
     with pytest.raises(LimnerError, match="same lists"):
         study_of_systems({"one": one, "same": one})
     with pytest.raises(LimnerError, match="at least two"):
@@ -190,7 +192,7 @@ def test_systems_are_compared_where_they_differ(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("options", "words"),
     [
         ({"queries": 3}, "2 queries of .* have 5 to 8 right answers, 3 are wanted"),
         ({"min_relevant": 4}, "expected 5 or more"),
@@ -198,9 +200,9 @@ def test_systems_are_compared_where_they_differ(tmp_path):
         ({"queries": 0}, "expected 1 or more"),
     ],
 )
-def test_studies_that_cannot_be_are_refused(how, words):
+def test_studies_that_cannot_be_are_refused(options, words):
     with pytest.raises(LimnerError, match=words):
-        study_of_rankings(judged([5, 8, 9, 1]), **{"queries": 1, **how})
+        study_of_rankings(judged([5, 8, 9, 1]), **{"queries": 1, **options})
 
 
 @pytest.mark.parametrize("places", [{"length": 9}, {"length": 4}, {"length": 0}])
@@ -212,11 +214,11 @@ def test_rankings_of_too_few_answers_are_refused(places):
 def test_a_binary_study_takes_no_ties_and_a_name_is_used_once(tmp_path):
     with open_store(tmp_path / "s.db") as store:
         add_study(store, study_of_rankings(judged([6]), queries=1))
-        who = add_annotator(store, "ada").id
-        shown = next_question(store, who)
+        annotator = add_annotator(store, "ada").id
+        question = next_question(store, annotator)
         with pytest.raises(UnknownName, match="unknown choice 'tie'"):
-            give_answer(store, who, shown.id, key="k", answer={"choice": "tie"})
-        assert give_answer(store, who, shown.id, key="k", answer={"choice": "left"})
+            give_answer(store, annotator, question.id, key="k", answer={"choice": "tie"})
+        assert give_answer(store, annotator, question.id, key="k", answer={"choice": "left"})
         for name in ("preference", ""):
             with pytest.raises(LimnerError, match="expected a name"):
                 add_study(store, study_of_rankings(judged([6]), queries=1), name=name)
@@ -280,18 +282,18 @@ def test_votes_are_written_and_read_again_in_any_order_of_the_two(tmp_path):
 
 def test_the_whole_study_from_the_shell(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    how = ("--judgements", "complete", "--limit", 6, "--people", 4, "--split", "all")
-    made = json.loads(run("study", "add", "s.db", "preference", *WORLD, *how, "--json"))
-    assert made == {"study": "preference", "questions": 60, "queries": 6, "people": 4, "answers": 240}
+    options = ("--judgements", "complete", "--limit", 6, "--people", 4, "--split", "all")
+    added = json.loads(run("study", "add", "s.db", "preference", *WORLD, *options, "--json"))
+    assert added == {"study": "preference", "questions": 60, "queries": 6, "people": 4, "answers": 240}
     with open_store("s.db") as store:
         _vote_all(store, people=4, choose=_like_people(2))
     assert "240 answers" in run("study", "export", "s.db", "preference", "-o", "v.csv")
     assert "0 answers added" in run("study", "import", "s.db", "preference", "v.csv")
-    found = json.loads(run("study", "results", "s.db", "preference", "--json"))
-    scores = {name: row["score"] for name, row in found["scores"].items()}
+    document = json.loads(run("study", "results", "s.db", "preference", "--json"))
+    scores = {name: row["score"] for name, row in document["scores"].items()}
     assert max(scores, key=scores.get) == "A" and min(scores, key=scores.get) == "E"
     assert sum(scores.values()) == pytest.approx(100)
-    assert [m["measure"] for m in found["measures"]] == ["R@1", "R@5", "mAP@R"]
+    assert [m["measure"] for m in document["measures"]] == ["R@1", "R@5", "mAP@R"]
     text = run("study", "results", "s.db", "preference", "--measures", "R@1 nDCG@5")
     assert "nDCG@5" in text and "over E" in text
 
@@ -329,26 +331,26 @@ def test_the_page_shows_all_places_and_what_the_votes_say(tmp_path):
 
     world = limner.load("scenes", images=120)
     site = make_app([world], systems=("colours",), store=tmp_path / "a.db")
-    asked = TestClient(site, base_url="http://localhost", follow_redirects=False)
+    client = TestClient(site, base_url="http://localhost", follow_redirects=False)
     truth = world.extra["complete"].T
     with open_store(tmp_path / "a.db") as store:
         add_collection(store, world, spec="scenes")
         add_study(store, study_of_rankings(truth, queries=2, min_relevant=6), name="ours")
-    seen = {}
+    pages = {}
     for _ in range(20):
-        page = asked.get("/study").text
+        page = client.get("/study").text
         assert 'value="tie"' not in page and "Ranking A" in page
         number = int(re.search(r'name="question" value="(\d+)"', page)[1])
         pictures = [re.findall(r"[?&;]id=([^&]+)&", part) for part in page.split("<section")[1:]]
-        seen[number] = pictures
+        pages[number] = pictures
         key = re.search(r'name="key" value="([^"]+)"', page)[1]
-        assert asked.post("/study", data={"question": number, "key": key, "choice": "left"}).status_code == 303
-    assert "Nothing left" in asked.get("/study").text
+        assert client.post("/study", data={"question": number, "key": key, "choice": "left"}).status_code == 303
+    assert "Nothing left" in client.get("/study").text
     with open_store(tmp_path / "a.db") as store:
         for number, rivals in comparisons(store, study="ours").items():
-            assert seen[number] == [list(rivals.left_items), list(rivals.right_items)]
+            assert pages[number] == [list(rivals.left_items), list(rivals.right_items)]
             assert rivals.left_items != rivals.right_items and 6 <= len(rivals.left_items) <= 8
-    page = asked.get("/studies").text
+    page = client.get("/studies").text
     assert "ours" in page and "20 of 20 answers" in page and "mAP@R" in page
 
 
@@ -360,16 +362,16 @@ def test_the_paper_study_is_made_on_the_page(tmp_path):
     from limner.web import make_app
 
     site = make_app([limner.load("scenes", images=300).test], systems=(), store=tmp_path / "a.db")
-    asked = TestClient(site, base_url="http://localhost", follow_redirects=False)
+    client = TestClient(site, base_url="http://localhost", follow_redirects=False)
     for name in ("rankings", "rankings 2"):
-        assert asked.post("/admin/study", data={"kind": "rankings", "queries": "2"}).status_code == 303
+        assert client.post("/admin/study", data={"kind": "rankings", "queries": "2"}).status_code == 303
         for _ in range(400):
             if name in studies(site.state.site.store):
                 break
-            asked.get("/admin")
+            client.get("/admin")
             time.sleep(0.05)
         assert len(comparisons(site.state.site.store, study=name)) == 20
-    assert asked.post("/admin/study", data={"kind": "=1+1"}).status_code == 400
+    assert client.post("/admin/study", data={"kind": "=1+1"}).status_code == 400
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -383,8 +385,8 @@ def test_bradley_terry_scores_are_those_of_highest_likelihood(seed):
     expected = ((wins + wins.T) * scores[:, None] / (scores[:, None] + scores)).sum(axis=1)
     assert expected == pytest.approx(wins.sum(axis=1), abs=1e-6)
     evalica, (rows, columns) = pytest.importorskip("evalica"), np.nonzero(wins)
-    how = {"weights": wins[rows, columns].astype(float).tolist(), "tolerance": 1e-10, "limit": 10**5}
-    theirs = evalica.bradley_terry(rows.tolist(), columns.tolist(), [evalica.Winner.X] * len(rows), **how).scores
+    options = {"weights": wins[rows, columns].astype(float).tolist(), "tolerance": 1e-10, "limit": 10**5}
+    theirs = evalica.bradley_terry(rows.tolist(), columns.tolist(), [evalica.Winner.X] * len(rows), **options).scores
     assert scores / 100 == pytest.approx([theirs[k] / sum(theirs) for k in range(n)], abs=1e-7)
 
 
@@ -396,8 +398,8 @@ def test_intervals_of_scores_cover_if_people_agree_about_a_query():
     for _ in range(100):
         wins = rng.binomial(5, 1 / (1 + np.exp(-0.6 - rng.normal(0, 2, 40))))
         clusters = np.array([[[0, won], [5 - won, 0]] for won in wins])
-        made = bradley_terry(clusters.sum(axis=0), "ab", clusters=clusters, samples=200)
-        hits.append(made.low[0] <= 100 * share <= made.high[0])
+        fit = bradley_terry(clusters.sum(axis=0), "ab", clusters=clusters, samples=200)
+        hits.append(fit.low[0] <= 100 * share <= fit.high[0])
     assert np.mean(hits) >= 0.9
 
 
@@ -407,8 +409,8 @@ def test_whole_queries_are_drawn():
         votes = [(f"q{n}", "a", "b", "left" if n % 3 else "right") for n in range(30) for _ in range(people)]
         names, counts = counted([Vote("s", *vote, "someone", 0) for vote in votes], "ab")
         of_each = [counted([Vote("s", *v, "someone", 0) for v in votes if v[0] == f"q{n}"], "ab")[1] for n in range(30)]
-        made = bradley_terry(counts, names, clusters=of_each)
-        widths.append(made.high[0] - made.low[0])
+        fit = bradley_terry(counts, names, clusters=of_each)
+        widths.append(fit.high[0] - fit.low[0])
     assert widths[0] == pytest.approx(widths[1]), "more people who agree say nothing of further queries"
     assert np.isnan(bradley_terry(of_each[0] + of_each[1], names, clusters=[of_each[0] + of_each[1]]).low).all()
     with pytest.raises(LimnerError, match="add up"):

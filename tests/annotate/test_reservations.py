@@ -35,12 +35,12 @@ def people(store):
     return {name: add_annotator(store, name).id for name in ("ada", "bob", "eve")}
 
 
-def work(store, who, *, pairs=2):
+def work(store, annotator, *, pairs=2):
     """Answers the next task, or its first pairs; its number, or None if nothing is left."""
-    held = lease(store, who)
-    for item in held.items[:pairs] if held else ():
-        submit(store, who, item.id, key=f"k{next(KEYS)}", grade=4)
-    return held and held.task
+    assignment = lease(store, annotator)
+    for item in assignment.items[:pairs] if assignment else ():
+        submit(store, annotator, item.id, key=f"k{next(KEYS)}", grade=4)
+    return assignment and assignment.task
 
 
 def state(store):
@@ -105,13 +105,13 @@ def test_a_task_that_the_other_has_judged_is_only_released(store, people):
     assert move_tasks(store, ada, bob) == ([2], [1])
 
 
-@pytest.mark.parametrize("how", ["exclude", "close"])
-def test_the_place_of_somebody_who_left_is_free(store, people, how):
+@pytest.mark.parametrize("departure", ["exclude", "close"])
+def test_the_place_of_somebody_who_left_is_free(store, people, departure):
     ada, bob, eve = people.values()
     assign_tasks(store, ada)
     assign_tasks(store, bob)
     assert lease(store, eve) is None
-    if how == "exclude":
+    if departure == "exclude":
         exclude(store, "annotator", ada, reason="gone")
     else:
         set_active(store, ada, False)
@@ -129,30 +129,30 @@ def test_whatever_the_lead_does_every_pair_gets_its_two_answers_and_no_more(data
     with open_store(websites.filled(database, tasks=6, size=2)) as store:
         people = [add_annotator(store, name).id for name in "abcd"]
         for _ in range(60):
-            who, other = draw.sample(people, 2)
+            person, colleague = draw.sample(people, 2)
             act = draw.choice(["work", "work", "part", "back", "assign", "move", "release"])
             if act == "work":
-                work(store, who)
+                work(store, person)
             elif act == "part":
-                work(store, who, pairs=1)
+                work(store, person, pairs=1)
             elif act == "back":
-                held = lease(store, who)
-                if held:
-                    give_back(store, who, held.id)
+                assignment = lease(store, person)
+                if assignment:
+                    give_back(store, person, assignment.id)
             elif act == "release":
-                release_tasks(store, who)
+                release_tasks(store, person)
             elif act == "move":
-                move_tasks(store, who, other)
+                move_tasks(store, person, colleague)
             else:
                 with suppress(LimnerError):  # no open task has a place
-                    assign_tasks(store, who, number=draw.randint(1, 3))
-        for who in people:
-            release_tasks(store, who)
-        while sum(work(store, who) is not None for who in people):
+                    assign_tasks(store, person, number=draw.randint(1, 3))
+        for person in people:
+            release_tasks(store, person)
+        while sum(work(store, person) is not None for person in people):
             pass
-        found = answers(store)
-        assert progress(store)["done"] == 6 and len(found) == 24
-        assert len({(a.pair, a.annotator) for a in found}) == 24
+        stored = answers(store)
+        assert progress(store)["done"] == 6 and len(stored) == 24
+        assert len({(a.pair, a.annotator) for a in stored}) == 24
 
 
 def test_the_shell_assigns_moves_and_releases(tmp_path):

@@ -80,25 +80,25 @@ def test_a_sixth_form_is_one_file_of_data(tmp_path, monkeypatch):
     rows = [f"{images[n]},{texts[2 * n]};{texts[2 * n + 1]},batch {n}\n" for n in range(3)]
     (tmp_path / "items.csv").write_text("photo,others,batch\n" + "".join(rows))
 
-    made = run("study", "add", "s.db", "photos.toml", *WORLD, "--items", "items.csv", "--people", 2, "--json")
-    assert json.loads(made) == {"questions": 3, "study": "photos", "people": 2, "answers": 6}
+    added = run("study", "add", "s.db", "photos.toml", *WORLD, "--items", "items.csv", "--people", 2, "--json")
+    assert json.loads(added) == {"questions": 3, "study": "photos", "people": 2, "answers": 6}
     assert json.loads(run("study", "form", "photos.toml", "--json"))["question"] == "How well is the photo made?"
     site = make_app([world], systems=(), store=tmp_path / "s.db")
-    asked = TestClient(site, base_url="http://localhost", follow_redirects=False)
+    client = TestClient(site, base_url="http://localhost", follow_redirects=False)
     for number in range(3):
-        page = asked.get("/study").text
+        page = client.get("/study").text
         assert "How well is the photo made?" in page and "Zoom in before" in page and "batch" not in page
         assert page.count('name="use"') == 2 and page.count('name="beauty"') == 5 and "<textarea" in page
         assert re.search(r'<img src="/image\?[^"]*id=', page) and page.count('<li><span class="rank">') == 2
         fields = dict(re.findall(r'name="(question|key)" value="([^"]+)"', page))
         sent = {**fields, "use": "web", "faults": ["dark", "blurred"], "beauty": str(number + 2), "remark": " so\nso "}
         for bad in ({"use": "wall"}, {"beauty": "6"}, {"faults": ["dark", "none"]}, {"faults": ["dull"]}):
-            assert asked.post("/study", data={**sent, **bad}).status_code in (400, 404)
+            assert client.post("/study", data={**sent, **bad}).status_code in (400, 404)
         for _ in range(2):
-            assert asked.post("/study", data=sent).status_code == 303
-    assert "Nothing left to answer" in asked.get("/study").text
+            assert client.post("/study", data=sent).status_code == 303
+    assert "Nothing left to answer" in client.get("/study").text
     by_api = {"question": 1, "key": "k" * 10, "answer": {"use": "print", "beauty": 3}}
-    assert asked.post("/api/study-answers", json=by_api).status_code == 409, "one answer of each person"
+    assert client.post("/api/study-answers", json=by_api).status_code == 409, "one answer of each person"
 
     assert run("study", "export", "s.db", "photos", "-o", "answers.csv").startswith("wrote")
     rows = list(csv.DictReader((tmp_path / "answers.csv").open()))
@@ -118,7 +118,7 @@ def test_a_sixth_form_is_one_file_of_data(tmp_path, monkeypatch):
     use = {row["use"]: (row["answers"], row["share"]) for row in results["parts"]["use"]}
     assert use == {"print": ("3", "50.00%"), "web": ("3", "50.00%")}
     assert results["alpha"]["beauty"] == 1 and results["alpha"]["use"] < 0
-    page = asked.get("/studies").text
+    page = client.get("/studies").text
     assert "6 of 6 answers" in page and "blurred" in page and "alpha 1.000" in page
     with open_store("s.db") as store:
         assert {each.question.hidden["batch"] for each in study_answers(store)} == {"batch 0", "batch 1", "batch 2"}
@@ -170,5 +170,5 @@ def test_studies_that_cannot_be_are_refused_at_the_shell(tmp_path, monkeypatch, 
     (tmp_path / "photos.toml").write_text(FORM)
     (tmp_path / "bad.csv").write_text("photo,others\n1,2\n,3\n")
     done = CliRunner().invoke(app, ["annotate", "study", "add", "s.db", *args])
-    said = " ".join(done.output.replace("│", " ").split())
-    assert done.exit_code in (2, 3) and words in said and "Traceback" not in said
+    output = " ".join(done.output.replace("│", " ").split())
+    assert done.exit_code in (2, 3) and words in output and "Traceback" not in output

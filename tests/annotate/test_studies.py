@@ -36,15 +36,15 @@ def store(tmp_path):
 @pytest.fixture
 def labelled(store):
     """A study of two systems, drawn and labelled."""
-    made, systems, truth = labelling.study()
-    plan(store, made, systems, measures="R@1", direction="t2i", budget=45, half_width=9)
+    collection, systems, truth = labelling.study()
+    plan(store, collection, systems, measures="R@1", direction="t2i", budget=45, half_width=9)
     labelling.label(store, truth)
     return store
 
 
 def reports(store, **more):
-    made, systems, _ = labelling.study()
-    return [limner.evaluate(s.T, made, labels=store, name=name, **more) for name, s in systems.items()]
+    collection, systems, _ = labelling.study()
+    return [limner.evaluate(s.T, collection, labels=store, name=name, **more) for name, s in systems.items()]
 
 
 def true_difference(direction="t2i"):
@@ -60,18 +60,18 @@ def true_difference(direction="t2i"):
 
 def test_a_plan_keeps_what_its_systems_return_and_which_pairs_are_given(database):
     """In both kinds of stores; nothing else is needed to estimate later."""
-    made, systems, _ = labelling.study()
+    collection, systems, _ = labelling.study()
     with open_store(database) as store:
-        add_collection(store, made)
-        plan(store, made, systems, measures="R@1 P@3", budget=20, half_width=3)
-        again = stored_collection(store)
-        assert again.judged("pairs", "i2t").relevant == made.judged("pairs", "i2t").relevant
+        add_collection(store, collection)
+        plan(store, collection, systems, measures="R@1 P@3", budget=20, half_width=3)
+        stored = stored_collection(store)
+        assert stored.judged("pairs", "i2t").relevant == collection.judged("pairs", "i2t").relevant
         for design in designs(store):
-            kept = kept_study(store, design)
-            assert kept.half_width == 3
+            study = kept_study(store, design)
+            assert study.half_width == 3
             for name, scores in systems.items():
                 ranking = (scores if design.direction == "i2t" else scores.T).top(3)
-                assert dict(kept.lists[name]) == dict(ranking)
+                assert dict(study.lists[name]) == dict(ranking)
 
 
 # --- one system against another ---------------------------------------------------------------------------------
@@ -79,27 +79,27 @@ def test_a_plan_keeps_what_its_systems_return_and_which_pairs_are_given(database
 
 @pytest.mark.parametrize("mode", ["fixed", "anytime"])
 def test_compare_shows_the_difference_under_the_complete_truth(labelled, mode):
-    made, systems, _ = labelling.study()
-    both = reports(labelled)
-    compared = limner.compare(both, labels=labelled, mode=mode)
-    (found,) = compared.estimated
+    collection, systems, _ = labelling.study()
+    evaluated = reports(labelled)
+    compared = limner.compare(evaluated, labels=labelled, mode=mode)
+    (gap,) = compared.estimated
     sides = [s.T for s in systems.values()]
-    assert found.estimate == difference(labelled, *sides, made, "R@1", direction="t2i", mode=mode)
-    assert found.estimate.low <= true_difference() <= found.estimate.high
-    assert found.change_by_pairs == pytest.approx(
-        both[0].value("R@1", direction="t2i") - both[1].value("R@1", direction="t2i")
+    assert gap.estimate == difference(labelled, *sides, collection, "R@1", direction="t2i", mode=mode)
+    assert gap.estimate.low <= true_difference() <= gap.estimate.high
+    assert gap.change_by_pairs == pytest.approx(
+        evaluated[0].value("R@1", direction="t2i") - evaluated[1].value("R@1", direction="t2i")
     )
     text = str(compared)
-    assert "estimated, text -> image" in text and f"{mode} intervals" in text and str(found) in text
+    assert "estimated, text -> image" in text and f"{mode} intervals" in text and str(gap) in text
     (row,) = [row for row in compared.rows() if row["view"] == "estimated"]
-    assert row["difference"] == found.estimate.value and row["p"] is None and row["a"] == "good"
+    assert row["difference"] == gap.estimate.value and row["p"] is None and row["a"] == "good"
 
 
 def test_a_difference_is_marked_only_where_its_interval_excludes_nothing_else(labelled):
     """The same system against itself differs by nothing, whatever the labels say."""
     one = reports(labelled)[0]
-    (found,) = limner.compare([one, one], labels=labelled).estimated
-    assert found.estimate.value == 0 and not found.significant
+    (gap,) = limner.compare([one, one], labels=labelled).estimated
+    assert gap.estimate.value == 0 and not gap.significant
 
 
 def test_three_systems_are_compared_pair_by_pair_with_a_correction(labelled):
@@ -131,39 +131,41 @@ def test_compare_at_the_shell(labelled, tmp_path, monkeypatch):
         done = CliRunner().invoke(app, list(words))
         return done.exit_code, done.output
 
-    code, said = run("compare", "good.json", "bad.json", "--estimate", "work.db", "--samples", "500")
-    assert code == 0 and "estimated, text -> image" in said and "labels" in said
-    both = ("compare", "good.json", "bad.json", "--samples", "500", "--estimate", "work.db")
-    code, said = run(*both, "-O", "mode=anytime", "--json")
+    code, output = run("compare", "good.json", "bad.json", "--estimate", "work.db", "--samples", "500")
+    assert code == 0 and "estimated, text -> image" in output and "labels" in output
+    command = ("compare", "good.json", "bad.json", "--samples", "500", "--estimate", "work.db")
+    code, output = run(*command, "-O", "mode=anytime", "--json")
     (row,) = [
-        row for row in json.loads(said[said.index("{") : said.rindex("}") + 1])["rows"] if row["view"] == "estimated"
+        row
+        for row in json.loads(output[output.index("{") : output.rindex("}") + 1])["rows"]
+        if row["view"] == "estimated"
     ]
     assert code == 0 and row["low"] <= true_difference() <= row["high"] and "anytime" in row["test"]
-    run(*both, "-o", "both.csv", "-o", "both.md", "-o", "both.tex")
+    run(*command, "-o", "both.csv", "-o", "both.md", "-o", "both.tex")
     assert all("estimated" in (tmp_path / f"both.{ending}").read_text() for ending in ("csv", "md", "tex"))
-    code, said = run("report", "good.json", "--others", "bad.json", "--estimate", "work.db", "-o", "both.html")
+    code, output = run("report", "good.json", "--others", "bad.json", "--estimate", "work.db", "-o", "both.html")
     page = (tmp_path / "both.html").read_text()
     assert code == 0 and "Text → image, estimated" in page and "estimated, 45 labels" in page
-    code, said = run("report", "good.json", "--estimate", "work.db", "-o", "one.html")
-    assert code == 2 and "--others" in said
-    code, said = run("compare", "good.json", "bad.json", "--estimate", "none.db")
-    assert code == 3 and "no store none.db" in said
-    code, said = run("compare", "good.json", "bad.json", "--estimate", "work.db", "-O", "mode=sometimes")
-    assert code in (2, 3) and "mode" in said and "Traceback" not in said
+    code, output = run("report", "good.json", "--estimate", "work.db", "-o", "one.html")
+    assert code == 2 and "--others" in output
+    code, output = run("compare", "good.json", "bad.json", "--estimate", "none.db")
+    assert code == 3 and "no store none.db" in output
+    code, output = run("compare", "good.json", "bad.json", "--estimate", "work.db", "-O", "mode=sometimes")
+    assert code in (2, 3) and "mode" in output and "Traceback" not in output
 
 
 # --- what a report says of its labels ---------------------------------------------------------------------------
 
 
-class Known:
+class PartlyRight:
     """A judge that is right three times of four."""
 
     name = "known"
 
     def probabilities(self, pairs):
         truth = labelling.study()[2]
-        said = [truth[int(i[1:]), int(t[1:])] ^ (hash_of(i, t) % 4 == 0) for i, t in pairs]
-        return np.where(said, 0.9, 0.1)
+        answers = [truth[int(i[1:]), int(t[1:])] ^ (hash_of(i, t) % 4 == 0) for i, t in pairs]
+        return np.where(answers, 0.9, 0.1)
 
 
 def hash_of(image, caption):
@@ -171,21 +173,21 @@ def hash_of(image, caption):
 
 
 def test_a_report_says_how_many_labels_how_people_agree_and_how_good_the_judge_is(store, tmp_path):
-    made, systems, truth = labelling.study()
-    plan(store, made, systems, measures="R@1", direction="t2i", budget=24, judge=Known(), replication=2)
+    collection, systems, truth = labelling.study()
+    plan(store, collection, systems, measures="R@1", direction="t2i", budget=24, judge=PartlyRight(), replication=2)
     labelling.label(store, truth, name="ada")
     labelling.label(store, truth, name="bob")
     report = reports(store)[1]
-    again = limner.Report.load(report.save(tmp_path / "r.json"))
-    about = again.settings["labels"]
+    reloaded = limner.Report.load(report.save(tmp_path / "r.json"))
+    about = reloaded.settings["labels"]
     assert about["labels"] == {"t2i": report.estimates[0].labels} and about["waiting"] == {"t2i": 0}
     assert about["agreement"]["alpha"] == 1 and about["agreement"]["pairs"] >= 24
     judge = about["judges"]["t2i"]
     drawn = [designs(store)[0].units[n] for n in designs(store)[0].drawn]
-    believed = np.array([unit.score >= 0.5 for unit in drawn])
+    predicted = np.array([unit.score >= 0.5 for unit in drawn])
     right = np.array([truth[int(u.candidates[0][1:]), int(u.query[1:])] for u in drawn])
     assert judge["judge"] == "known" and judge["units"] == len(drawn)
-    assert judge["right"]["yes"] == (believed & right).sum() and judge["right"]["of"] == believed.sum()
+    assert judge["right"]["yes"] == (predicted & right).sum() and judge["right"]["of"] == predicted.sum()
     assert judge["found"]["of"] == right.sum()
     assert judge["right"]["low"] <= judge["right"]["yes"] / judge["right"]["of"] <= judge["right"]["high"]
     text = str(report)
@@ -194,45 +196,45 @@ def test_a_report_says_how_many_labels_how_people_agree_and_how_good_the_judge_i
 
 def test_an_exact_number_survives_a_file(store, tmp_path):
     """With everything labelled there is no design effect; a file holds that too, and the page can be made of it."""
-    made, systems, truth = labelling.study()
-    plan(store, made, systems, measures="R@1", direction="t2i", half_width=0.001)
+    collection, systems, truth = labelling.study()
+    plan(store, collection, systems, measures="R@1", direction="t2i", half_width=0.001)
     labelling.label(store, truth)
     report = reports(store)[0]
-    again = limner.Report.load(report.save(tmp_path / "r.json"))
-    (one,), (other,) = report.estimates, again.estimates
-    assert np.isnan(one.estimate.effect) and np.isnan(other.estimate.effect)
-    assert replace(one.estimate, effect=0.0) == replace(other.estimate, effect=0.0)
-    assert "Under the complete truth" in again.save(tmp_path / "r.html").read_text()
+    reloaded = limner.Report.load(report.save(tmp_path / "r.json"))
+    (one,), (loaded_row,) = report.estimates, reloaded.estimates
+    assert np.isnan(one.estimate.effect) and np.isnan(loaded_row.estimate.effect)
+    assert replace(one.estimate, effect=0.0) == replace(loaded_row.estimate, effect=0.0)
+    assert "Under the complete truth" in reloaded.save(tmp_path / "r.html").read_text()
 
 
 # --- how far it is ----------------------------------------------------------------------------------------------
 
 
 def test_a_study_narrows_until_it_is_narrow_enough(store):
-    made, systems, truth = labelling.study()
-    plan(store, made, systems, measures="R@1", direction="t2i", half_width=1)
+    collection, systems, truth = labelling.study()
+    plan(store, collection, systems, measures="R@1", direction="t2i", half_width=1)
     (before,) = studies(store)
     assert before.labels == 0 and not before.narrow and before.widest is None
     assert all("label some of the drawn pairs first" in row.missing for row in before.rows)
     widths = []
     for _ in range(20):
         labelling.label(store, truth, tasks=1)
-        (now,) = studies(store)
-        widths.append(now.widest)
-        if not now.waiting:
+        (study,) = studies(store)
+        widths.append(study.widest)
+        if not study.waiting:
             break
     assert widths == sorted(widths, reverse=True) and widths[-1] < widths[0]
-    assert [(row.system, row.measure) for row in now.rows] == [("bad", "R@1"), ("good", "R@1")]
-    assert sum(each.answered for each in now.strata) == sum(each.drawn for each in now.strata)
-    assert now.anytime and now.narrow == (now.widest <= 1)
+    assert [(row.system, row.measure) for row in study.rows] == [("bad", "R@1"), ("good", "R@1")]
+    assert sum(each.answered for each in study.strata) == sum(each.drawn for each in study.strata)
+    assert study.anytime and study.narrow == (study.widest <= 1)
 
 
 def test_a_fixed_interval_never_says_that_people_can_stop(labelled):
-    (now,) = studies(labelled, mode="anytime")
+    (anytime,) = studies(labelled, mode="anytime")
     (once,) = studies(labelled, mode="fixed")
-    assert once.widest < now.widest and not once.anytime and not once.narrow
+    assert once.widest < anytime.widest and not once.anytime and not once.narrow
     wide = [row.narrow(100.0) for row in once.rows]
-    assert wide == [False, False] and all(row.narrow(100.0) for row in now.rows)
+    assert wide == [False, False] and all(row.narrow(100.0) for row in anytime.rows)
 
 
 def test_a_measure_without_an_anytime_interval_is_shown_with_a_fixed_one(labelled, monkeypatch):
@@ -246,9 +248,9 @@ def test_a_measure_without_an_anytime_interval_is_shown_with_a_fixed_one(labelle
         return usual(*args, mode=mode, **more)
 
     monkeypatch.setattr(results, "estimates", only_fixed)
-    (now,) = studies(labelled)
-    assert not now.anytime and not now.narrow and all(row.found is not None for row in now.rows)
-    assert any("valid for one look" in note for note in now.notes)
+    (study,) = studies(labelled)
+    assert not study.anytime and not study.narrow and all(row.found is not None for row in study.rows)
+    assert any("valid for one look" in note for note in study.notes)
 
 
 def test_a_store_without_a_plan_has_no_study(store):
@@ -265,42 +267,42 @@ def drawn_of(store):
 
 
 def estimate_of(store, mode="fixed"):
-    made, systems, _ = labelling.study()
-    (found,) = limner.evaluate({"t2i": systems["bad"].T}, made, labels=store, mode=mode).estimates
-    return found
+    collection, systems, _ = labelling.study()
+    (row,) = limner.evaluate({"t2i": systems["bad"].T}, collection, labels=store, mode=mode).estimates
+    return row
 
 
 def test_an_excluded_annotators_pairs_are_asked_again_and_the_design_stays(database):
     """In both kinds of stores: the sample shrinks to what was drawn before the gap, and comes back whole."""
-    made, systems, truth = labelling.study()
+    collection, systems, truth = labelling.study()
     with open_store(database) as store:
-        add_collection(store, made)
-        plan(store, made, systems, measures="R@1", direction="t2i", half_width=0.5)
+        add_collection(store, collection)
+        plan(store, collection, systems, measures="R@1", direction="t2i", half_width=0.5)
         before = drawn_of(store)
         labelling.label(store, truth, name="ada", tasks=1)
         liar = labelling.label(store, ~truth, name="liar", tasks=1)
         labelling.label(store, truth, name="ada")
         exclude(store, "annotator", liar, reason="answers the contrary")
-        (now,) = studies(store)
+        (shrunk,) = studies(store)
         early = estimate_of(store).labels
-        assert 0 < early == now.labels and now.waiting > 0, "what was drawn before the gap counts, and no more"
+        assert 0 < early == shrunk.labels and shrunk.waiting > 0, "what was drawn before the gap counts, and no more"
         assert drawn_of(store) == before
         with pytest.raises(NotAllowed, match="is excluded"):
             lease(store, liar)
         labelling.label(store, truth, name="bob")  # somebody who has not seen these pairs
-        (again,) = studies(store)
-        assert again.waiting == 0 and again.labels == len(before[1]) and drawn_of(store) == before
-        whole = estimate_of(store)
+        (restored,) = studies(store)
+        assert restored.waiting == 0 and restored.labels == len(before[1]) and drawn_of(store) == before
+        full = estimate_of(store)
     top = np.asarray(systems["bad"].T.top(1).indices)[:, 0]
     true = truth.T[np.arange(len(top)), top].mean()
-    assert whole.estimate.low - 1e-9 <= true <= whole.estimate.high + 1e-9, "the liar left no trace"
+    assert full.estimate.low - 1e-9 <= true <= full.estimate.high + 1e-9, "the liar left no trace"
 
 
 def test_a_rejected_task_is_asked_again(database):
-    made, systems, truth = labelling.study()
+    collection, systems, truth = labelling.study()
     with open_store(database) as store:
-        add_collection(store, made)
-        plan(store, made, systems, measures="R@1", direction="t2i", budget=30, half_width=0.5)
+        add_collection(store, collection)
+        plan(store, collection, systems, measures="R@1", direction="t2i", budget=30, half_width=0.5)
         before = drawn_of(store)
         hasty = labelling.label(store, ~truth, name="hasty", tasks=1)
         labelling.label(store, truth, name="ada")
@@ -309,39 +311,39 @@ def test_a_rejected_task_is_asked_again(database):
         quality.review(store, number, "reject", reason="controls wrong")
         assert studies(store)[0].labels < wrong.labels and lease(store, hasty) is None
         labelling.label(store, truth, name="bob")
-        again = estimate_of(store)
-        assert again.labels == wrong.labels and drawn_of(store) == before
-        assert again.estimate.value != wrong.estimate.value
+        relabelled = estimate_of(store)
+        assert relabelled.labels == wrong.labels and drawn_of(store) == before
+        assert relabelled.estimate.value != wrong.estimate.value
 
 
 def test_with_two_people_for_each_pair_the_other_answer_counts_meanwhile(database):
-    made, systems, truth = labelling.study()
+    collection, systems, truth = labelling.study()
     with open_store(database) as store:
-        add_collection(store, made)
-        plan(store, made, systems, measures="R@1", direction="t2i", budget=30, half_width=0.5, replication=2)
+        add_collection(store, collection)
+        plan(store, collection, systems, measures="R@1", direction="t2i", budget=30, half_width=0.5, replication=2)
         labelling.label(store, truth, name="ada")
         labelling.label(store, truth, name="bob")
-        whole = estimate_of(store)
+        full = estimate_of(store)
         exclude(store, "annotator", "bob", reason="left")
-        assert estimate_of(store).estimate == whole.estimate
-        held = lease(store, labelling.label(store, truth, name="eve", tasks=0))
-        assert held is not None, "every pair is asked of a second person again"
+        assert estimate_of(store).estimate == full.estimate
+        assignment = lease(store, labelling.label(store, truth, name="eve", tasks=0))
+        assert assignment is not None, "every pair is asked of a second person again"
 
 
 def test_labels_are_counted_in_the_order_of_the_draw_after_an_exclusion(store):
     """An interval that may be looked at any time is valid only if no answer chooses what counts."""
-    made, systems, truth = labelling.study()
-    plan(store, made, systems, measures="R@1", direction="t2i", half_width=0.5)
+    collection, systems, truth = labelling.study()
+    plan(store, collection, systems, measures="R@1", direction="t2i", half_width=0.5)
     liar = labelling.label(store, ~truth, name="liar", tasks=1, items=7)  # leaves a task half done
     labelling.label(store, truth, name="ada")
     exclude(store, "annotator", liar, reason="answers the contrary")
     labelling.label(store, truth, name="bob")
     (design,) = designs(store)
-    sample = read_sample(store, made, "t2i")
+    sample = read_sample(store, collection, "t2i")
     assert list(sample.units) == design.drawn
     units = [design.units[n] for n in sample.units]
-    said = [sample.said[pair] for unit in units for pair in unit.pairs("t2i")]
-    assert said == [bool(truth[int(u.candidates[0][1:]), int(u.query[1:])]) for u in units]
+    answers_drawn = [sample.said[pair] for unit in units for pair in unit.pairs("t2i")]
+    assert answers_drawn == [bool(truth[int(u.candidates[0][1:]), int(u.query[1:])]) for u in units]
 
 
 # --- where to look next -----------------------------------------------------------------------------------------
@@ -358,22 +360,22 @@ class ByNumber:
 
 def test_the_next_labels_go_where_the_systems_differ(database):
     """In both kinds of stores: one more draw of the same design, whose probabilities are known."""
-    made, systems, truth = labelling.study()
+    collection, systems, truth = labelling.study()
     with open_store(database) as store:
-        add_collection(store, made)
-        plan(store, made, systems, measures="R@1", direction="t2i", budget=30, half_width=0.5, judge=ByNumber())
+        add_collection(store, collection)
+        plan(store, collection, systems, measures="R@1", direction="t2i", budget=30, half_width=0.5, judge=ByNumber())
         labelling.label(store, truth)
         before = designs(store)[0].drawn
-        (found,) = narrow(store, made, systems, 12)
+        (narrowed,) = narrow(store, collection, systems, 12)
         (design,) = designs(store)
         new = design.drawn[len(before) :]
-        assert design.drawn[: len(before)] == before and len(new) == sum(found.drawn) == found.labels == 12
+        assert design.drawn[: len(before)] == before and len(new) == sum(narrowed.drawn) == narrowed.labels == 12
         assert len(design.shares) == 2 and sum(design.shares[1]) == pytest.approx(1)
         check_probabilities(design, before, new)
         labelling.label(store, truth)
         for mode in ("fixed", "anytime"):
             sides = [s.T for s in systems.values()]
-            gap = difference(store, *sides, made, "R@1", direction="t2i", mode=mode)
+            gap = difference(store, *sides, collection, "R@1", direction="t2i", mode=mode)
             assert gap.low - 1e-9 <= true_difference() <= gap.high + 1e-9
 
 
@@ -390,14 +392,16 @@ def check_probabilities(design, before, new):
 
 
 def test_what_both_systems_return_is_not_worth_a_label(store):
-    made, systems, _ = labelling.study()
-    plan(store, made, systems, measures="R@1", direction="t2i", budget=20)
+    collection, systems, _ = labelling.study()
+    plan(store, collection, systems, measures="R@1", direction="t2i", budget=20)
     (design,) = designs(store)
-    known = made.judged("pairs", "t2i")
+    originals = collection.judged("pairs", "t2i")
     good, bad = ({(q, ranking[q][0]) for q in ranking.queries} for ranking in (s.T.top(1) for s in systems.values()))
     pairs = [(unit.query, unit.candidates[0]) for unit in design.units]
-    assert distinguishing_units(design, systems, known).tolist() == [float((p in good) != (p in bad)) for p in pairs]
-    alone = distinguishing_units(design, {"good": systems["good"]}, known)
+    assert distinguishing_units(design, systems, originals).tolist() == [
+        float((p in good) != (p in bad)) for p in pairs
+    ]
+    alone = distinguishing_units(design, {"good": systems["good"]}, originals)
     assert alone.tolist() == [float(p in good) for p in pairs]
 
 
@@ -405,35 +409,37 @@ def test_shares_narrow_a_difference_more_than_shares_by_size_and_cover():
     """Simulated: two strata, of which one holds nearly all that can tell two systems apart."""
     random = np.random.default_rng(3)
     codes = np.repeat([0, 1], [300, 300])
-    apart = (random.random(600) < np.where(codes == 0, 0.9, 0.05)).astype(float)
+    differing = (random.random(600) < np.where(codes == 0, 0.9, 0.05)).astype(float)
     sign = np.where(random.random(600) < 0.5, 1.0, -1.0)
-    truth = (random.random(600) < 0.4) * sign * apart
-    true, widths, held = truth[apart > 0].sum() / 600, {}, {}
-    sizes = np.array([apart[codes == h].sum() for h in (0, 1)])
-    for how in ("size", "narrow"):
+    truth = (random.random(600) < 0.4) * sign * differing
+    true, widths, coverage = truth[differing > 0].sum() / 600, {}, {}
+    sizes = np.array([differing[codes == h].sum() for h in (0, 1)])
+    for allocation in ("size", "narrow"):
         covered, wide = [], []
         for seed in range(300):
             first = draw(codes, 40, pilot=2, seed=seed).units
-            said = {int(n): float(truth[n] != 0) for n in first}
-            shares = shares_for(codes, apart, said) if how == "narrow" else None
-            more = draw(codes, 80, shares=shares, before=first, seed=1000 + seed).units
-            mine = np.array([n for n in (*first, *more) if apart[n]])
-            e = stratified(truth[mine], codes[mine], sizes, bounds=(-1.0, 1.0)).scaled(sizes.sum() / 600)
+            first_answers = {int(n): float(truth[n] != 0) for n in first}
+            shares = shares_for(codes, differing, first_answers) if allocation == "narrow" else None
+            further = draw(codes, 80, shares=shares, before=first, seed=1000 + seed).units
+            differing_units = np.array([n for n in (*first, *further) if differing[n]])
+            e = stratified(truth[differing_units], codes[differing_units], sizes, bounds=(-1.0, 1.0)).scaled(
+                sizes.sum() / 600
+            )
             covered.append(e.low <= true <= e.high)
             wide.append(e.half_width)
-        widths[how], held[how] = np.mean(wide), np.mean(covered)
-    assert widths["narrow"] < 0.93 * widths["size"] and held["narrow"] > 0.92
+        widths[allocation], coverage[allocation] = np.mean(wide), np.mean(covered)
+    assert widths["narrow"] < 0.93 * widths["size"] and coverage["narrow"] > 0.92
 
 
 def test_narrowing_refuses_what_it_cannot_do(store):
-    made, systems, _ = labelling.study()
+    collection, systems, _ = labelling.study()
     with pytest.raises(LimnerError, match="no design to add to"):
-        narrow(store, made, systems, 5)
-    plan(store, made, systems, measures="R@1", direction="t2i", budget=20)
+        narrow(store, collection, systems, 5)
+    plan(store, collection, systems, measures="R@1", direction="t2i", budget=20)
     with pytest.raises(LimnerError, match="got 3 systems"):
-        narrow(store, made, {**systems, "third": systems["good"]}, 5)
+        narrow(store, collection, {**systems, "third": systems["good"]}, 5)
     with pytest.raises(LimnerError, match="1 or more"):
-        narrow(store, made, systems, 0)
+        narrow(store, collection, systems, 0)
 
 
 def test_a_turn_narrows_at_the_shell(tmp_path, monkeypatch):
@@ -442,10 +448,10 @@ def test_a_turn_narrows_at_the_shell(tmp_path, monkeypatch):
     from limner.cli import app
 
     monkeypatch.chdir(tmp_path)
-    held = limner.load("scenes", images=60).test
+    test_split = limner.load("scenes", images=60).test
     random = np.random.default_rng(0)
     for name in ("a", "b"):
-        np.save(f"{name}.npy", random.normal(size=(len(held.images), len(held.texts))))
+        np.save(f"{name}.npy", random.normal(size=(len(test_split.images), len(test_split.texts))))
     common = ["scenes", "-O", "images=60", "--scores", "a=a.npy", "--scores", "b=b.npy"]
     run = CliRunner().invoke
     assert run(app, ["annotate", "plan", "work.db", *common, "--direction", "t2i", "--budget", "20"]).exit_code == 0
@@ -456,12 +462,12 @@ def test_a_turn_narrows_at_the_shell(tmp_path, monkeypatch):
 
 
 def test_nothing_is_drawn_where_one_direction_cannot_be_narrowed(tmp_path):
-    made, systems, _ = labelling.study()
+    collection, systems, _ = labelling.study()
     with open_store(tmp_path / "w.db") as store:
-        add_collection(store, made)
-        plan(store, made, systems, measures="R@1", direction="t2i", budget=20, half_width=9)
-        plan(store, made, systems, measures="mAP@R", direction="i2t", budget=4000, half_width=30)
+        add_collection(store, collection)
+        plan(store, collection, systems, measures="R@1", direction="t2i", budget=20, half_width=9)
+        plan(store, collection, systems, measures="mAP@R", direction="i2t", budget=4000, half_width=30)
         before = [each.drawn for each in designs(store)]
         with pytest.raises(LimnerError, match="levels cannot be narrowed"):
-            narrow(store, made, systems, 12)
+            narrow(store, collection, systems, 12)
         assert [each.drawn for each in designs(store)] == before

@@ -11,13 +11,13 @@ def test_the_page_shows_thumbnails_and_asks_for_nothing(browser, tmp_path):
     world = limner.load("scenes", images=12)
     values = [world.images.open(row if row != 7 else 3) for row in range(12)]
     texts = [*world.texts.values[:5], world.texts.values[0], *world.texts.values[6:]]
-    made = limner.Collection(
+    changed = limner.Collection(
         "photos",
         limner.Items(world.images.ids, values),
         limner.Items(world.texts.ids, texts, kind="text"),
         world.judgements,
     )
-    path = audit(made).save(tmp_path / "audit.html", collection=made)
+    path = audit(changed).save(tmp_path / "audit.html", collection=changed)
     with from_disk(browser, path) as page:
         thumbs = page.locator("#duplicate-image svg.thumb")
         assert thumbs.count() == 2 and thumbs.first.bounding_box()["width"] > 40

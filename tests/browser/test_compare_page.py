@@ -14,8 +14,10 @@ from websites import SIZES, running, watched
 
 def two_systems(folder, world):
     """A site with two systems that are only scores."""
-    held = world.test
-    truth = np.array([[(held.judgements.grade(i, t) or 0) > 0 for t in held.texts.ids] for i in held.images.ids])
+    test_split = world.test
+    truth = np.array(
+        [[(test_split.judgements.grade(i, t) or 0) > 0 for t in test_split.texts.ids] for i in test_split.images.ids]
+    )
     for seed, (name, weight) in enumerate((("good", 3.0), ("bad", 0.5))):
         np.save(folder / f"{name}.npy", weight * truth + np.random.default_rng(seed).normal(size=truth.shape))
     files = {name: folder / f"{name}.npy" for name in ("good", "bad")}
@@ -23,7 +25,7 @@ def two_systems(folder, world):
 
 
 @pytest.fixture(scope="module")
-def where(tmp_path_factory):
+def address(tmp_path_factory):
     with running(two_systems(tmp_path_factory.mktemp("compared"), websites.world())) as address:
         yield address
 
@@ -38,10 +40,10 @@ def plain(tmp_path_factory):
         yield address
 
 
-def test_from_the_table_to_the_images_at_every_size(browser, where):
+def test_from_the_table_to_the_images_at_every_size(browser, address):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     for size, scheme in zip(SIZES, ("dark", "light", "light"), strict=True):
-        context = browser.new_context(base_url=where, viewport=size, color_scheme=scheme, reduced_motion="reduce")
+        context = browser.new_context(base_url=address, viewport=size, color_scheme=scheme, reduced_motion="reduce")
         page = context.new_page()
         page.goto("/compare")
         page.wait_for_selector(".compared strong", timeout=60_000)
@@ -63,9 +65,9 @@ def test_from_the_table_to_the_images_at_every_size(browser, where):
         page.wait_for_selector(".both.three img")
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
         assert [each["id"] for each in axe.Axe().run(page).response["violations"]] == []
-        address = page.url
+        view_url = page.url
         page.goto("/")
-        page.goto(address)  # a link leads back to the same state
+        page.goto(view_url)  # a link leads back to the same state
         page.wait_for_selector(".both.three img")
         page.keyboard.press("j")
         page.keyboard.press("Enter")
@@ -82,7 +84,7 @@ def test_failures_and_wins_are_filtered_by_class_where_no_object_is_annotated(br
         page.wait_for_selector("#classes nav", timeout=60_000)  # they appear by themselves
         counted = dict(each.rsplit(" ", 1) for each in page.locator("#classes a").all_inner_texts())
         assert {*counted} - {"all"} <= {*CAPTION_CLASSES, "alternative"}
-        assert sum(int(many) for name, many in counted.items() if name != "all") == int(counted["all"])
+        assert sum(int(count) for name, count in counted.items() if name != "all") == int(counted["all"])
         name = next(each for each in CAPTION_CLASSES if each in counted)
         page.click(f"#classes a:has-text('{name}')")
         page.wait_for_selector(f"#classes a[aria-current]:has-text('{name}')")
@@ -100,8 +102,8 @@ def test_failures_and_wins_are_filtered_by_class_where_no_object_is_annotated(br
         some = page.locator("p[role=status] strong").inner_text()
         assert 0 < int(some) < int(every) and page.evaluate("document.documentElement.scrollWidth") <= size["width"]
         assert [each["id"] for each in axe.Axe().run(page).response["violations"]] == []
-        address = page.url
+        view_url = page.url
         page.goto("/")
-        page.goto(address)
+        page.goto(view_url)
         page.wait_for_selector(f".pills a:has-text('bad: {name}')")
         assert page.locator("p[role=status] strong").inner_text() == some

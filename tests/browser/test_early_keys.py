@@ -28,26 +28,26 @@ def site(tmp_path_factory):
 
 @pytest.fixture
 def page(browser, site):
-    where = site.state.address
-    with websites.watched(browser, base_url=where, viewport=websites.SIZES[2]) as made:
-        made.context.add_cookies([{"name": "limner_name", "value": "early", "url": where}])
-        made.add_init_script(websites.read_guideline("early"))
-        yield made
+    address = site.state.address
+    with websites.watched(browser, base_url=address, viewport=websites.SIZES[2]) as opened:
+        opened.context.add_cookies([{"name": "limner_name", "value": "early", "url": address}])
+        opened.add_init_script(websites.read_guideline("early"))
+        yield opened
 
 
 @contextmanager
-def before_its_scripts(page, path: str, shown: str, *, leads: str = ""):
+def before_its_scripts(page, path: str, selector: str, *, leads: str = ""):
     """A page that is shown while its scripts are still on their way; they come at the end of the block.
 
     `leads`: what is to be seen on the page that the keys lead to; otherwise they stay on this one.
     """
-    held, come = [], []
-    page.route(SCRIPTS, lambda route: route.continue_() if come else held.append(route))
+    waiting, come = [], []
+    page.route(SCRIPTS, lambda route: route.continue_() if come else waiting.append(route))
     page.goto(path, wait_until="commit")
-    page.wait_for_selector(shown)
+    page.wait_for_selector(selector)
     yield
     come.append(True)
-    for route in held:
+    for route in waiting:
         route.continue_()
     if leads:
         page.wait_for_selector(leads)
@@ -97,16 +97,16 @@ def test_a_key_between_two_scripts_is_heard_once_and_after_those_before_it(page)
         route.fulfill(response=reply, body=reply.text().replace("</head>", late))
 
     page.route("**/failures", longer)
-    held = []
-    page.route("**/static/late.js", lambda route: held.append(route))
+    waiting = []
+    page.route("**/static/late.js", lambda route: waiting.append(route))
     page.goto("/failures", wait_until="commit")
     page.wait_for_selector("[data-card]")
     page.wait_for_timeout(500)
-    while not held:
+    while not waiting:
         page.wait_for_timeout(50)
     page.keyboard.press("j")
     page.keyboard.press("j")
-    held[0].fulfill(content_type="text/javascript", body="")
+    waiting[0].fulfill(content_type="text/javascript", body="")
     settle(page)
     assert focused(page) == 1
 
@@ -175,9 +175,9 @@ def test_keys_while_judging(page):
 
 
 def test_a_vote_by_a_key_pressed_twice_is_one_vote(page, site):
-    held, store = websites.world().test, site.state.site.store
-    images = list(held.images.ids)
-    rivals = [Rivals(text, "a", "b", tuple(images[:5]), tuple(images[5:10])) for text in list(held.texts.ids)[:2]]
+    test_split, store = websites.world().test, site.state.site.store
+    images = list(test_split.images.ids)
+    rivals = [Rivals(text, "a", "b", tuple(images[:5]), tuple(images[5:10])) for text in list(test_split.texts.ids)[:2]]
     add_comparisons(store, rivals, study="preference")
     with before_its_scripts(page, "/study", "#form button >> nth=2", leads="p:has-text('1 of 2 answers')"):
         page.keyboard.press("1")

@@ -51,8 +51,8 @@ def items(page):
 
 def stored(site, name):
     """Grade and reasons of what somebody answered, by pair."""
-    found = [each for each in answers(site.state.site.store) if each.annotator == name]
-    return {each.item: (each.grade, each.reasons) for each in found}
+    own_answers = [each for each in answers(site.state.site.store) if each.annotator == name]
+    return {each.item: (each.grade, each.reasons) for each in own_answers}
 
 
 def waited(page, number):
@@ -71,11 +71,12 @@ def reloaded(page, number):
 
 def test_no_image_is_ever_shown_under_another_caption(judge, site):
     """While the image of a caption is on its way: nothing is shown, no key grades, no clock runs."""
-    page, held, sent = judge("slow"), [], []
+    page, waiting, sent = judge("slow"), [], []
     task = items(page)
     page.on("request", lambda request: sent.append(request.post_data_json) if "/api/answers" in request.url else None)
     page.route(
-        "**/image?*", lambda route: route.continue_() if task[0]["picture"] in route.request.url else held.append(route)
+        "**/image?*",
+        lambda route: route.continue_() if task[0]["picture"] in route.request.url else waiting.append(route),
     )
     page.clock.install()
     page.reload()
@@ -95,7 +96,7 @@ def test_no_image_is_ever_shown_under_another_caption(judge, site):
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
     page.clock.fast_forward(60_000)
-    for route in held:
+    for route in waiting:
         route.continue_()
     waited(page, 2)
     assert page.get_attribute("#shown img", "src") == task[1]["picture"]
@@ -131,11 +132,11 @@ def test_a_browser_that_never_says_that_an_image_is_decoded_does_not_lock_the_pa
 
 
 def test_an_answer_to_which_the_server_never_replies_is_sent_again_with_its_key(judge, site):
-    page, held, sent = judge("no reply"), [], []
+    page, waiting, sent = judge("no reply"), [], []
 
     def late(route):
         sent.append(route.request.post_data_json)
-        held.append(route) if len(sent) == 1 else route.continue_()
+        waiting.append(route) if len(sent) == 1 else route.continue_()
 
     page.route("**/api/answers", late)
     page.clock.install()
@@ -200,8 +201,8 @@ def test_the_button_to_save_stays_in_view_when_reasons_appear(judge):
 
 def test_grades_stand_in_the_order_of_their_keys(judge):
     page = judge("order")
-    shown = [each.inner_text().split() for each in page.locator(".grades label").all()]
-    assert shown == [["1", "100%", "no"], ["2", "mostly", "no"], ["3", "partially", "yes"], ["4", "100%", "yes"]]
+    labels = [each.inner_text().split() for each in page.locator(".grades label").all()]
+    assert labels == [["1", "100%", "no"], ["2", "mostly", "no"], ["3", "partially", "yes"], ["4", "100%", "yes"]]
     page.keyboard.press("?")
     rows = [each.inner_text().strip() for each in page.locator("#keymap label").all()]
     assert rows[:4] == ["100% no", "Mostly no", "Partially yes", "100% yes"]
@@ -235,8 +236,8 @@ def test_a_comment_is_written_with_a_key_saved_with_its_answer_and_shown_again(j
     page.reload()
     waited(page, 1)
     assert page.input_value("#comment") == "4k: <b>two</b> boats"
-    said = [a.comment for a in answers(site.state.site.store) if a.annotator == f"talker{viewport['width']}"]
-    assert said == ["4k: <b>two</b> boats", ""]
+    comments = [a.comment for a in answers(site.state.site.store) if a.annotator == f"talker{viewport['width']}"]
+    assert comments == ["4k: <b>two</b> boats", ""]
 
 
 def test_place_skips_and_undo_survive_a_reload_and_the_end_of_a_task(judge, site):
@@ -347,7 +348,7 @@ def test_the_guideline_is_read_first_and_again_when_it_changes_and_no_time_is_co
     page.wait_for_selector("#guide[open]")
     page.keyboard.press("Escape")
     image = websites.world().test.images.ids[0]
-    made = revise(store, "Look twice.", [GuidelineExample(image, "two boats", 3, "One of them is a ship.")])
+    revised = revise(store, "Look twice.", [GuidelineExample(image, "two boats", 3, "One of them is a ship.")])
     page.reload()
     page.wait_for_selector("#guide[open]:has-text('Look twice.')")
     assert "3 partially yes. One of them is a ship." in page.inner_text("#guide")
@@ -356,8 +357,8 @@ def test_the_guideline_is_read_first_and_again_when_it_changes_and_no_time_is_co
     page.keyboard.press("1")
     page.keyboard.press("Enter")
     page.wait_for_selector("#state:text-is('Saved.')")
-    found = {a.guideline: a.grade for a in answers(store) if a.annotator == "reader"}
-    assert found == {"1": 4, made.version: 1}
+    by_guideline = {a.guideline: a.grade for a in answers(store) if a.annotator == "reader"}
+    assert by_guideline == {"1": 4, revised.version: 1}
 
 
 def test_enter_begins_after_the_guideline_and_other_keys_rest(judge):
@@ -378,11 +379,11 @@ def test_at_200_percent_zoom_the_photograph_stays_large(judge, viewport):
     """A window at 200% has half as many pixels of the page, each way."""
     width, height = viewport
     page = judge(f"zoomed {width}", viewport={"width": width, "height": height})
-    shown = page.locator("#shown").bounding_box()
-    assert shown["height"] >= 250
+    picture = page.locator("#shown").bounding_box()
+    assert picture["height"] >= 250
     if width > 600:
         grade = page.locator(".grades label").first.bounding_box()
-        assert grade["y"] + grade["height"] <= height and shown["y"] + 200 <= height, "both are to be seen at once"
+        assert grade["y"] + grade["height"] <= height and picture["y"] + 200 <= height, "both are to be seen at once"
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
@@ -417,12 +418,12 @@ def own_site(tmp_path_factory):
 
 def test_own_grades_and_reasons_are_set_in_the_browser_and_answered_with_their_keys(judge, site, own_site):
     """The lead writes them into the form; the annotator presses their keys; the usual ones do nothing."""
-    here = own_site.state.address
-    lead = judge("lead", path=f"{here}/admin#scale", wait="#own-scale", read=False)
+    address = own_site.state.address
+    lead = judge("lead", path=f"{address}/admin#scale", wait="#own-scale", read=False)
     lead.fill("#own-scale", OWN)
     lead.click("text=Save the grades and reasons")
     lead.wait_for_selector("#scale ul >> text=counts as weak yes")
-    page = judge("own", path=f"{here}/judge", wait="#guide[open]", read=False)
+    page = judge("own", path=f"{address}/judge", wait="#guide[open]", read=False)
     page.click("#guide button.main")
     page.wait_for_selector(LOOK)
     assert [words.split() for words in page.locator("#grades label").all_inner_texts()] == [
@@ -445,8 +446,8 @@ def test_own_grades_and_reasons_are_set_in_the_browser_and_answered_with_their_k
     page.keyboard.press("Enter")
     waited(page, 3)
     page.wait_for_selector("#state:text-is('Saved.')")
-    kept = list(stored(own_site, "own").values())
-    assert kept == [(1, ("blurred",)), (4, ())]
+    graded = list(stored(own_site, "own").values())
+    assert graded == [(1, ("blurred",)), (4, ())]
 
 
 @pytest.mark.parametrize("viewport", SIZES[::2], ids=lambda size: str(size["width"]))
@@ -454,14 +455,14 @@ def test_the_lead_assigns_tasks_and_moves_what_is_not_finished(judge, own_site, 
     names = [f"{name}{viewport['width']}" for name in ("amy", "ben")]
     for name in names:
         add_annotator(own_site.state.site.store, name)
-    here = own_site.state.address
-    lead = judge("lead", path=f"{here}/admin#assigned", wait="#assign-to", read=False, viewport=viewport)
+    address = own_site.state.address
+    lead = judge("lead", path=f"{address}/admin#assigned", wait="#assign-to", read=False, viewport=viewport)
     lead.select_option("#assign-to", label=names[0])
     lead.click("button[value=assign]")
     row = lead.locator("tr", has=lead.locator(f"th:text-is('{names[0]}')"))
     row.wait_for()
     assert row.inner_text().split() == [names[0], "1", "0", "1"]
-    page = judge(names[0], path=f"{here}/judge", wait="#guide[open]", read=False)
+    page = judge(names[0], path=f"{address}/judge", wait="#guide[open]", read=False)
     assert "1 task assigned to you is left." in page.inner_text("#answer")
     lead.select_option("#unfinished", label=f"{names[0]} (1)")
     lead.select_option("#move-to", label=names[1])
@@ -469,5 +470,5 @@ def test_the_lead_assigns_tasks_and_moves_what_is_not_finished(judge, own_site, 
     lead.wait_for_selector(f"th:text-is('{names[1]}')")
     assert lead.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert lead.evaluate("document.querySelector('#assigned .scroll').scrollWidth <= innerWidth")
-    page = judge(names[1], path=f"{here}/judge", wait="#guide[open]", read=False)
+    page = judge(names[1], path=f"{address}/judge", wait="#guide[open]", read=False)
     assert "1 task assigned to you is left." in page.inner_text("#answer")

@@ -31,11 +31,11 @@ GOAL = 7.5
 @pytest.fixture(scope="module")
 def world():
     """The test part of a small world, and two systems, one of which knows more."""
-    held = limner.load("scenes", images=100).test
-    complete = held.extra["complete"]
-    truth = np.array([[(complete.grade(i, t) or 0) > 0 for t in held.texts.ids] for i in held.images.ids])
+    test_split = limner.load("scenes", images=100).test
+    complete = test_split.extra["complete"]
+    truth = np.array([[(complete.grade(i, t) or 0) > 0 for t in test_split.texts.ids] for i in test_split.images.ids])
     random = np.random.default_rng(0)
-    return held, {
+    return test_split, {
         name: weight * truth + random.normal(size=truth.shape) for name, weight in (("good", 2), ("bad", 0.5))
     }
 
@@ -75,10 +75,10 @@ def server(tmp_path, world):
         np.save(tmp_path / f"{name}.npy", matrix)
     run(tmp_path, "annotate", "plan", "work.db", "scenes", "-O", "images=100", "--scores", "good=good.npy", "--scores",
         "bad=bad.npy", "--direction", "t2i", "--measure", "R@1", "--half-width", GOAL)  # fmt: skip
-    made = Server(tmp_path).start()
-    yield made
-    if made.process.poll() is None:
-        made.kill()
+    started = Server(tmp_path).start()
+    yield started
+    if started.process.poll() is None:
+        started.kill()
 
 
 def run(folder, *words):
@@ -103,20 +103,22 @@ def ready(page, path):
     page.wait_for_selector('h1:not(:has-text("One moment"))', state="attached", timeout=60_000)
 
 
-def judged_right(item, held):
+def judged_right(item, collection):
     image = parse_qs(urlsplit(item["picture"]).query)["id"][0]
-    texts = [key for key, text in zip(held.texts.ids, held.texts.values, strict=True) if text == item["text"]]
-    return any((held.extra["complete"].grade(image, text) or 0) > 0 for text in texts)
+    texts = [
+        key for key, text in zip(collection.texts.ids, collection.texts.values, strict=True) if text == item["text"]
+    ]
+    return any((collection.extra["complete"].grade(image, text) or 0) > 0 for text in texts)
 
 
-def judge_task(page, held, *, between=None):
+def judge_task(page, collection, *, between=None):
     """Answers a whole task; `between` happens after the fifth answer."""
     ready(page, "/judge")
     page.wait_for_selector("#judge[data-ready]", state="attached")
     items = json.loads(page.get_attribute("#judge", "data-task"))["items"]
     for number, item in enumerate(items):
         assert page.inner_text("#words") == item["text"]
-        page.check(f"input[name=grade][value='{4 if judged_right(item, held) else 1}']")
+        page.check(f"input[name=grade][value='{4 if judged_right(item, collection) else 1}']")
         page.click("button:has-text('Save and go on')")
         if number == 4 and between is not None:
             between(page)
@@ -129,10 +131,10 @@ def width(page):
     return max(map(float, cells))
 
 
-def counted(page, least):
+def counted(page, minimum):
     """Waits until an open page counts so many labels, by itself."""
     words = "(least) => Number(document.querySelector('#study-t2i-body p')?.textContent.match(/^[0-9]+/)[0]) >= least"
-    until(page, words, least)
+    until(page, words, minimum)
 
 
 def sound(page, name):
@@ -144,19 +146,21 @@ def sound(page, name):
         page.emulate_media(color_scheme=scheme)
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
         if (options := looks.get((size["width"], scheme))) is not None:
-            found = axe.run(page, options=options or None).response
-            assert found["passes"] and [(v["id"], [n["html"] for n in v["nodes"]]) for v in found["violations"]] == []
+            outcome = axe.run(page, options=options or None).response
+            assert (
+                outcome["passes"] and [(v["id"], [n["html"] for n in v["nodes"]]) for v in outcome["violations"]] == []
+            )
         if folder := os.environ.get("LIMNER_PICTURES"):
             page.screenshot(path=f"{folder}/{name}-{size['width']}-{scheme}.png", full_page=True)
 
 
 def test_plan_label_narrow_stop_report_with_the_server_killed_between(browser, server, world, tmp_path):
-    held, _ = world
+    collection, _ = world
     lead, ada, bob = (person(browser, server, name) for name in ("lead", "ada", "bob"))
     ready(lead, "/estimate")
     assert "No answer counts yet" in lead.inner_text("#study-t2i-verdict")
 
-    judge_task(ada, held)
+    judge_task(ada, collection)
     counted(lead, 18)
     first = width(lead)
     sound(lead, "estimate-early")
@@ -172,12 +176,12 @@ def test_plan_label_narrow_stop_report_with_the_server_killed_between(browser, s
         page.wait_for_selector("#state:text-is('Saved.')", timeout=60_000)
         page.click("button:has-text('Back')")
 
-    judge_task(bob, held, between=dies)
+    judge_task(bob, collection, between=dies)
     counted(lead, 36)  # the lead's page lived through it
     second = width(lead)
     assert second < first and "Not narrow enough yet" in lead.inner_text("#study-t2i-verdict")
 
-    judge_task(ada, held)
+    judge_task(ada, collection)
     counted(lead, 54)
     assert width(lead) < second
     assert "Narrow enough: you can stop." in lead.inner_text("#study-t2i-verdict")
@@ -189,35 +193,38 @@ def test_plan_label_narrow_stop_report_with_the_server_killed_between(browser, s
 
     with open_store(tmp_path / "work.db") as store:
         (study,) = studies(store)
-        given = [a for a in answers(store) if a.role == "real"]
-    assert study.labels == 54 == len(given) and len({(a.image, a.caption) for a in given}) == 54, (
+        labels = [a for a in answers(store) if a.role == "real"]
+    assert study.labels == 54 == len(labels) and len({(a.image, a.caption) for a in labels}) == 54, (
         "nothing lost or doubled"
     )
-    check_report(browser, tmp_path, study, held)
+    check_report(browser, tmp_path, study, collection)
     for page in (lead, ada, bob):
         page.context.close()
 
 
-def check_report(browser, folder, study, held):
+def check_report(browser, folder, study, collection):
     """The report says what the page said, and the truth is inside."""
     for name in ("good", "bad"):
         files = ("--scores", f"{name}.npy", "-o", f"{name}.json", "-o", f"{name}.html")
-        how = ("--split", "test", "--estimate", "work.db", "-O", "mode=anytime", "--name", name)
-        run(folder, "evaluate", "scenes", "-O", "images=100", *files, *how)
-    shown = {row.system: row.found.estimate for row in study.rows}
-    for name, estimate in shown.items():
-        (found,) = limner.Report.load(folder / f"{name}.json").estimates
-        assert (found.estimate.low, found.estimate.high) == (estimate.low, estimate.high)
+        options = ("--split", "test", "--estimate", "work.db", "-O", "mode=anytime", "--name", name)
+        run(folder, "evaluate", "scenes", "-O", "images=100", *files, *options)
+    shown_estimates = {row.system: row.found.estimate for row in study.rows}
+    for name, estimate in shown_estimates.items():
+        (interval_row,) = limner.Report.load(folder / f"{name}.json").estimates
+        assert (interval_row.estimate.low, interval_row.estimate.high) == (estimate.low, estimate.high)
         matrix = np.load(folder / f"{name}.npy")
-        best = [held.images.ids[int(column.argmax())] for column in matrix.T]
+        best = [collection.images.ids[int(column.argmax())] for column in matrix.T]
         true = np.mean(
-            [(held.extra["complete"].grade(i, t) or 0) > 0 for i, t in zip(best, held.texts.ids, strict=True)]
+            [
+                (collection.extra["complete"].grade(i, t) or 0) > 0
+                for i, t in zip(best, collection.texts.ids, strict=True)
+            ]
         )
         assert estimate.low <= true <= estimate.high
-    said = run(
+    output = run(
         folder, "compare", "good.json", "bad.json", "--estimate", "work.db", "-O", "mode=anytime", "--samples", 500
     )
-    assert re.search(r"estimated, text -> image\s+one\s+other\s+difference", said)
+    assert re.search(r"estimated, text -> image\s+one\s+other\s+difference", output)
     page = browser.new_page()
     page.goto((folder / "good.html").as_uri())
     assert page.locator("#estimated svg[role=img]").count() == 1

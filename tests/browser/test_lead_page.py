@@ -35,19 +35,19 @@ PIXELS = "async (source) => [...new Uint8Array(await (await fetch(source)).array
 @pytest.fixture(scope="module")
 def team(tmp_path_factory):
     """A running site with an admin and two annotators: its address and the admin's cookies."""
-    asked = websites.client(tmp_path_factory.mktemp("lead") / "answers.db", team=True)
-    lead = websites.enrolled(asked, "lead", "admin")
+    client = websites.client(tmp_path_factory.mktemp("lead") / "answers.db", team=True)
+    lead = websites.enrolled(client, "lead", "admin")
     for name in ("ann", "bob"):
-        websites.enrolled(asked, name, "annotator")
-    with websites.running(asked.app) as where:
-        yield where, [{"name": each.name, "value": each.value, "url": where} for each in lead.cookies.jar]
+        websites.enrolled(client, name, "annotator")
+    with websites.running(client.app) as address:
+        yield address, [{"name": each.name, "value": each.value, "url": address} for each in lead.cookies.jar]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("viewport", SIZES, ids=lambda size: str(size["width"]))
 def test_forms_in_tables_stay_on_one_line_and_the_page_does_not_scroll_sideways(browser, team, viewport, scheme):
-    where, cookies = team
-    context = browser.new_context(viewport=viewport, base_url=where, color_scheme=scheme, reduced_motion="reduce")
+    address, cookies = team
+    context = browser.new_context(viewport=viewport, base_url=address, color_scheme=scheme, reduced_motion="reduce")
     context.add_cookies(cookies)
     page = context.new_page()
     page.goto("/admin")
@@ -61,8 +61,8 @@ def test_forms_in_tables_stay_on_one_line_and_the_page_does_not_scroll_sideways(
 @pytest.mark.parametrize("viewport", SIZES, ids=lambda size: str(size["width"]))
 def test_what_waits_comes_first_and_sections_without_content_are_not_there(browser, team, viewport):
     """A new team has two jobs: tasks to make, and people to invite."""
-    where, cookies = team
-    context = browser.new_context(viewport=viewport, base_url=where, reduced_motion="reduce")
+    address, cookies = team
+    context = browser.new_context(viewport=viewport, base_url=address, reduced_motion="reduce")
     context.add_cookies(cookies)
     page = context.new_page()
     page.goto("/admin")
@@ -79,7 +79,7 @@ def test_what_waits_comes_first_and_sections_without_content_are_not_there(brows
 
 
 @pytest.fixture
-def held(monkeypatch):
+def job_may_go(monkeypatch):
     """A job that makes tasks waits until it may go on."""
     from limner.web import admin
 
@@ -94,9 +94,9 @@ def held(monkeypatch):
     may_go.set()
 
 
-def test_a_form_that_is_refused_while_a_job_runs_keeps_its_values_and_says_why(browser, tmp_path, held):
+def test_a_form_that_is_refused_while_a_job_runs_keeps_its_values_and_says_why(browser, tmp_path, job_may_go):
     app = websites.client(tmp_path / "answers.db").app
-    with websites.running(app) as where, websites.watched(browser, base_url=where, viewport=SIZES[1]) as page:
+    with websites.running(app) as address, websites.watched(browser, base_url=address, viewport=SIZES[1]) as page:
         page.goto("/admin")
         page.fill("#pairs", "18")
         page.get_by_role("button", name="Make tasks").click()
@@ -112,21 +112,24 @@ def test_a_form_that_is_refused_while_a_job_runs_keeps_its_values_and_says_why(b
         assert page.locator("nav a").count() > 5 and page.input_value("#queries") == "7"
         assert page.input_value("#kind") == "rankings"
         assert page.evaluate("document.activeElement.className") == "error"
-        held.set()
+        job_may_go.set()
         page.wait_for_selector("#state:has-text('1 task created of 18 pairs')", timeout=60_000)
         assert page.input_value("#queries") == "7", "and the page did not lose it when the job was done"
 
 
 def test_the_lead_reads_what_each_number_counts(browser, tmp_path):
     """Answers to controls are no part of what is asked for, and the first day forecasts nothing."""
-    asked = websites.client(tmp_path / "answers.db")
+    client = websites.client(tmp_path / "answers.db")
     images, texts = (list(side.ids) for side in (websites.world().test.images, websites.world().test.texts))
     with open_store(tmp_path / "answers.db") as store:
         add_collection(store, websites.world().test, spec="scenes")
         pairs = [TaskPair(images[n % len(images)], texts[n]) for n in range(3)]
         add_tasks(store, [Draft((*pairs, TaskPair(images[0], texts[9], "gold_neg")))], replication=2)
-    websites.judged(asked, "ann", [4, 4, 4, 4])
-    with websites.running(asked.app) as where, websites.watched(browser, base_url=where, viewport=SIZES[1]) as page:
+    websites.judged(client, "ann", [4, 4, 4, 4])
+    with (
+        websites.running(client.app) as address,
+        websites.watched(browser, base_url=address, viewport=SIZES[1]) as page,
+    ):
         page.goto("/admin")
         page.wait_for_selector("#annotators")
         picture(page, "lead-answers")
@@ -145,8 +148,8 @@ def test_the_lead_reads_what_each_number_counts(browser, tmp_path):
     ],
 )
 def test_what_is_shown_only_once_is_copied_by_a_button(browser, team, button, field):
-    where, cookies = team
-    context = browser.new_context(viewport=SIZES[0], base_url=where, reduced_motion="reduce")
+    address, cookies = team
+    context = browser.new_context(viewport=SIZES[0], base_url=address, reduced_motion="reduce")
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     context.add_cookies(cookies)
     page = context.new_page()
@@ -214,8 +217,8 @@ def test_a_store_made_in_the_browser_opens_again_by_the_documented_command(brows
         page.keyboard.press("Enter")
         page.wait_for_selector("#place:text-matches('Pair 2 of')")
         page.wait_for_selector("#state:text-is('Saved.')")
-        seen = page.get_attribute("#picture", "src")
-        before = page.evaluate(PIXELS, seen)
+        source = page.get_attribute("#picture", "src")
+        before = page.evaluate(PIXELS, source)
     with open_store(tmp_path / "limner-answers.db") as store:
         assert [(each.annotator, each.grade) for each in answers(store)] == [("ada", 4)]
     with command(tmp_path, "annotate", "serve", "limner-answers.db") as address:
@@ -223,7 +226,7 @@ def test_a_store_made_in_the_browser_opens_again_by_the_documented_command(brows
         page.goto(f"{address}/judge")
         page.wait_for_selector("#judge[data-ready]:not([data-locked])")
         assert re.match("Pair 2 of", page.inner_text("#place"))
-        assert page.evaluate(PIXELS, seen) == before, "the same image under the same id"
+        assert page.evaluate(PIXELS, source) == before, "the same image under the same id"
         page.goto(f"{address}/admin")
         assert "1 of" in page.inner_text("main")
     context.close()

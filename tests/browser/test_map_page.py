@@ -9,15 +9,15 @@ from websites import SIZES, until, warm, watched
 
 
 @pytest.fixture(scope="module")
-def where(tmp_path_factory):
+def address(tmp_path_factory):
     with warm(tmp_path_factory.mktemp("mapped"), "/map") as address:
         yield address
 
 
 @pytest.fixture
-def page(browser, where):
-    with watched(browser, base_url=where, viewport=SIZES[2]) as made:
-        yield made
+def page(browser, address):
+    with watched(browser, base_url=address, viewport=SIZES[2]) as opened:
+        yield opened
 
 
 def drawn(page):
@@ -99,12 +99,14 @@ def test_a_saved_map_needs_no_server(page, tmp_path, monkeypatch):
     from limner.explain.embedding_map import embedding_map
 
     monkeypatch.setenv("LIMNER_CACHE", str(tmp_path))
-    held = websites.world().test
-    texts = limner.Items(held.texts.ids, [f"{websites.EVIL} {text}" for text in held.texts.values], kind="text")
+    test_split = websites.world().test
+    texts = limner.Items(
+        test_split.texts.ids, [f"{websites.EVIL} {text}" for text in test_split.texts.values], kind="text"
+    )
     model = limner.train(websites.world(), "colours")
-    scores = limner.Scores.from_embeddings(model.encode_images(held.images), model.encode_texts(held.texts))
-    held = limner.Collection("evil</script>", held.images, texts, held.judgements)
-    page.goto(embedding_map(scores, held, method="pca").save(tmp_path / "map.html").as_uri())
+    scores = limner.Scores.from_embeddings(model.encode_images(test_split.images), model.encode_texts(test_split.texts))
+    test_split = limner.Collection("evil</script>", test_split.images, texts, test_split.judgements)
+    page.goto(embedding_map(scores, test_split, method="pca").save(tmp_path / "map.html").as_uri())
     drawn(page)
     assert page.evaluate("window.hacked") is None and page.locator(".listed li").count() > 20
     page.set_viewport_size(SIZES[0])

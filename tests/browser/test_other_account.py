@@ -17,12 +17,12 @@ SHOWN = """() => [...document.querySelectorAll("main > :not(.banner)")]
 @pytest.fixture
 def site(tmp_path):
     """A running team's site with tasks of four pairs, each for two people; ann and bob have accounts."""
-    asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=2, size=4), team=True)
+    client = websites.client(websites.filled(tmp_path / "answers.db", tasks=2, size=4), team=True)
     for name in ("ann", "bob"):
-        websites.enrolled(asked, name, "annotator")
-    with websites.running(asked.app) as where:
-        asked.app.state.address = where
-        yield asked.app
+        websites.enrolled(client, name, "annotator")
+    with websites.running(client.app) as address:
+        client.app.state.address = address
+        yield client.app
 
 
 @pytest.fixture
@@ -38,12 +38,12 @@ def window(browser, site):
     assert errors == []
 
 
-def logged_in(page, name, *, there="/judge"):
-    page.goto(f"/login?next={there}")
+def logged_in(page, name, *, next_path="/judge"):
+    page.goto(f"/login?next={next_path}")
     page.fill("#name", name)
     page.fill("#password", PASSWORD)
     page.click("button.main")
-    if there == "/judge":
+    if next_path == "/judge":
         page.wait_for_selector(READY)
 
 
@@ -96,7 +96,7 @@ def test_answers_after_a_session_has_ended_are_kept_for_their_account(window, si
 
     bobs.click("text=Log out")
     bobs.wait_for_selector("h1:text-is('Log in')")
-    logged_in(bobs, "ann", there="/")
+    logged_in(bobs, "ann", next_path="/")
     anns.wait_for_selector("#judge:visible")
     websites.until(anns, f"(account) => !({UNSENT})(account).length", account(anns))
     anns.wait_for_selector("#banner", state="hidden")
@@ -120,7 +120,7 @@ def test_answers_wait_in_the_browser_when_the_page_is_closed_and_are_sent_from_a
     page.click("text=Log out")
     page.wait_for_selector("h1:text-is('Log in')")
     assert len(page.evaluate(UNSENT, owner)) == 1
-    logged_in(page, "ann", there="/")
+    logged_in(page, "ann", next_path="/")
     websites.until(page, f"(account) => !({UNSENT})(account).length", owner)
     assert stored(site) == {"ann": [3], "bob": [1]}
 

@@ -56,10 +56,13 @@ def address(tmp_path_factory) -> str:
     captions = [f"{EVIL} {text}" if k % 3 == 0 else text for k, text in enumerate(world.texts.values)]
     texts = limner.Items(world.texts.ids, captions, kind="text")
     hostile = limner.Collection(f"scenes {EVIL}", world.images, texts, world.judgements, extra=world.extra)
-    report, *others = [_system(hostile, seed, name) for seed, name in enumerate(("first", EVIL, "third"))]
+    report, *other_reports = [_system(hostile, seed, name) for seed, name in enumerate(("first", EVIL, "third"))]
     path = tmp_path_factory.mktemp("page") / "report.html"
     report.save(
-        path, collection=hostile, other_reports=others, comparison=limner.compare([report, *others], samples=500)
+        path,
+        collection=hostile,
+        other_reports=other_reports,
+        comparison=limner.compare([report, *other_reports], samples=500),
     )
     return path.as_uri()
 
@@ -67,7 +70,7 @@ def address(tmp_path_factory) -> str:
 @pytest.fixture
 def opened(browser, address):
     """Opens the page as asked, and says what went wrong on it when the test is over."""
-    contexts, asked, complaints = [], [], []
+    contexts, requested, complaints = [], [], []
 
     def open_page(*, viewport=DESK, scheme="light", script=True):
         context = browser.new_context(
@@ -75,7 +78,7 @@ def opened(browser, address):
         )
         contexts.append(context)
         page = context.new_page()
-        page.on("request", lambda request: asked.append(request.url))
+        page.on("request", lambda request: requested.append(request.url))
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(address)
@@ -84,7 +87,7 @@ def opened(browser, address):
     yield open_page
     for context in contexts:
         context.close()
-    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    assert [url for url in requested if not url.startswith(("file:", "data:"))] == []
     assert complaints == []
 
 
@@ -94,9 +97,9 @@ def test_readable_without_scrolling_sideways(opened, viewport, scheme):
     page = opened(viewport=viewport, scheme=scheme)
     page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
-    found = page.evaluate(CONTRAST)
-    assert found["checked"] > 500
-    assert found["low"] == []
+    contrast = page.evaluate(CONTRAST)
+    assert contrast["checked"] > 500
+    assert contrast["low"] == []
 
 
 def test_dark_is_dark_and_paper_is_light(opened):
@@ -151,10 +154,10 @@ def test_queries_can_be_narrowed_and_sorted(opened):
     box = page.locator("[data-queries]").nth(1)
     box.locator("summary").click()
     rows = box.locator("tbody tr:visible")
-    everything = rows.count()
+    total = rows.count()
     box.locator("input").fill("#3")
-    assert box.locator("output").inner_text() == f"{everything // 5} of {everything}"
-    assert rows.count() == everything // 5
+    assert box.locator("output").inner_text() == f"{total // 5} of {total}"
+    assert rows.count() == total // 5
     box.locator("input").fill("")
     head = box.locator("thead th").nth(1)
     numbers = "(rows) => rows.map((r) => Number(r.cells[1].dataset.value))"
@@ -189,22 +192,22 @@ def test_every_query_can_be_reached_page_by_page(browser, tmp_path):
     captions = [f"{EVIL} {text}" if k % 50 == 0 else text for k, text in enumerate(world.texts.values)]
     images = limner.Items(world.images.ids, [None] * len(world.images))
     texts = limner.Items(world.texts.ids, captions, kind="text")
-    held = limner.Collection("scenes", images, texts, world.judgements)
-    report, baseline = (_system(held, seed, name) for seed, name in enumerate(("mine", "simple")))
-    report.save(tmp_path / "page.html", collection=held, baseline=baseline, examples=0)
+    collection = limner.Collection("scenes", images, texts, world.judgements)
+    report, baseline = (_system(collection, seed, name) for seed, name in enumerate(("mine", "simple")))
+    report.save(tmp_path / "page.html", collection=collection, baseline=baseline, examples=0)
     page = browser.new_page(viewport=PHONE)
     page.goto((tmp_path / "page.html").as_uri())
     assert "Baseline simple" in page.locator(".card").first.inner_text()
     box = page.locator("[data-queries]").nth(1)
     box.locator("summary").click()
-    seen = set()
+    ids = set()
     for start in (1, 201, 401, 601):
-        shown = box.locator("tbody tr code").all_inner_texts()
-        assert box.locator("output").inner_text() == f"{start} to {start + len(shown) - 1} of 650"
-        seen |= set(shown)
+        visible = box.locator("tbody tr code").all_inner_texts()
+        assert box.locator("output").inner_text() == f"{start} to {start + len(visible) - 1} of 650"
+        ids |= set(visible)
         if start < 601:
             box.locator("button:has-text('Next')").click()
-    assert seen == set(world.texts.ids)
+    assert ids == set(world.texts.ids)
     assert box.locator("button:has-text('Next')").is_disabled()
     head = box.locator("thead th button").nth(1)
     head.click()
@@ -224,8 +227,8 @@ def test_the_table_of_slices_fits_a_phone_with_the_number_of_queries(browser, tm
 
     world = scenes.load(images=120).test
     report = _system(world, 0, "first")
-    found = slices(report, world, by=("length", "background"), measure="R@1", min_size=15, samples=200)
-    report.save(tmp_path / "page.html", collection=world, sliced=found)
+    sliced = slices(report, world, by=("length", "background"), measure="R@1", min_size=15, samples=200)
+    report.save(tmp_path / "page.html", collection=world, sliced=sliced)
     for viewport in (PHONE, DESK):
         context = browser.new_context(viewport=viewport)
         page = context.new_page()

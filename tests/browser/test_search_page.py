@@ -11,16 +11,16 @@ from websites import SIZES, running, warm, watched
 
 
 @pytest.fixture(scope="module")
-def where(tmp_path_factory):
+def address(tmp_path_factory):
     """A site whose systems are ready."""
     with warm(tmp_path_factory.mktemp("searched"), "/search?q=dog&fix=csls") as address:
         yield address
 
 
 @pytest.fixture
-def page(browser, where):
-    with watched(browser, base_url=where, viewport=SIZES[0]) as made:
-        yield made
+def page(browser, address):
+    with watched(browser, base_url=address, viewport=SIZES[0]) as opened:
+        yield opened
 
 
 CELLS = """() => [...document.querySelectorAll('.found.images li')].map((cell) => {
@@ -122,9 +122,9 @@ def test_waiting_keeps_the_query_and_the_results_appear_in_place(browser, tmp_pa
 
 def test_a_promise_hides_what_is_not_sure_and_says_that_nothing_matches(browser, tmp_path):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    asked = websites.sure_client(tmp_path)
-    websites.patient(asked, "/search?q=caption 4&sure=90")
-    with running(asked.app) as address:
+    client = websites.sure_client(tmp_path)
+    websites.patient(client, "/search?q=caption 4&sure=90")
+    with running(client.app) as address:
         page = browser.new_context(base_url=address, viewport=SIZES[0], reduced_motion="reduce").new_page()
         page.goto("/search?q=caption 4")
         assert page.locator(".found.images li").count() == 12

@@ -29,18 +29,18 @@ def short(path):
 
 def filled(path):
     """A store with crowd tasks of three images, comparisons of five places, and failures to rate."""
-    held = websites.world().test
-    images, texts = list(held.images.ids), list(held.texts.ids)
-    said = dict(zip(texts, held.texts.values, strict=True))
+    test_split = websites.world().test
+    images, texts = list(test_split.images.ids), list(test_split.texts.ids)
+    captions = dict(zip(texts, test_split.texts.values, strict=True))
     with open_store(path) as store:
-        add_collection(store, held, spec="scenes")
+        add_collection(store, test_split, spec="scenes")
         pairs = [
             TaskPair(image, texts[(13 * n + k) % len(texts)]) for n, image in enumerate(images[:3]) for k in range(10)
         ]
         add_tasks(store, [Draft(tuple(pairs), kind="captions")], replication=40)
         rivals = [Rivals(text, "a", "b", tuple(images[:5]), tuple(images[4:9])) for text in texts[:3]]
         add_comparisons(store, rivals, people=40)
-        failures = [Failure(text, said[text], images[n], images[n + 1]) for n, text in enumerate(texts[:3])]
+        failures = [Failure(text, captions[text], images[n], images[n + 1]) for n, text in enumerate(texts[:3])]
         add_failures(store, failures, people=40)
     return path
 
@@ -49,8 +49,8 @@ def filled(path):
 def site(tmp_path_factory):
     """A running site with work in every form."""
     app = websites.client(filled(tmp_path_factory.mktemp("forms") / "answers.db")).app
-    with websites.running(app) as where:
-        app.state.address = where
+    with websites.running(app) as address:
+        app.state.address = address
         yield app
 
 
@@ -116,9 +116,9 @@ def test_each_form_fits_its_window_and_can_be_sent_without_scrolling(opened, vie
 def test_failures_are_rated_by_keys_beside_large_images(opened, site):
     page = opened("rater", CLASSIFY)
     for place in (0, 1):
-        seen = box(page, "#form .pair img", place)
-        assert seen["width"] >= 560 and seen["height"] >= 360
-        assert seen["y"] + seen["height"] <= SIZES[2]["height"]
+        image_box = box(page, "#form .pair img", place)
+        assert image_box["width"] >= 560 and image_box["height"] >= 360
+        assert image_box["y"] + image_box["height"] <= SIZES[2]["height"]
     assert (
         keys(page, ".classes") == ["O", "C", "N", "A", "S", "D", "X"]
         and len(read_form("failures").part("classes").options) == 7
@@ -130,8 +130,8 @@ def test_failures_are_rated_by_keys_beside_large_images(opened, site):
     page.keyboard.press("s")
     page.keyboard.press("0")
     pressed(page, "Enter")
-    (given,) = [each for each in failure_answers(site.state.site.store) if each.annotator == "rater"]
-    assert (given.classes, given.rating) == ({"colour", "size"}, 10)
+    (rating,) = [each for each in failure_answers(site.state.site.store) if each.annotator == "rater"]
+    assert (rating.classes, rating.rating) == ({"colour", "size"}, 10)
 
 
 def test_a_rating_that_is_refused_stays_in_its_form(opened, site):
@@ -143,8 +143,8 @@ def test_a_rating_that_is_refused_stays_in_its_form(opened, site):
     assert page.is_checked("input[name=rating][value='7']") and page.inner_text(".words") == words
     page.keyboard.press("d")
     pressed(page, "Enter")
-    (given,) = [each for each in failure_answers(site.state.site.store) if each.annotator == "hasty"]
-    assert (given.classes, given.rating) == ({"detail"}, 7)
+    (rating,) = [each for each in failure_answers(site.state.site.store) if each.annotator == "hasty"]
+    assert (rating.classes, rating.rating) == ({"detail"}, 7)
 
 
 @sizes
@@ -173,8 +173,8 @@ def test_crowd_captions_are_ticked_by_keys_and_rules_are_folded_after_the_first_
     ready(page)
     ticked = [each.is_checked() for each in page.locator(".ticks input").all()]
     assert ticked == [True, *[False] * 8, True]
-    given = [each.grade for each in answers(site.state.site.store) if each.annotator == name]
-    assert given == [4, *[1] * 8, 4]
+    grades = [each.grade for each in answers(site.state.site.store) if each.annotator == name]
+    assert grades == [4, *[1] * 8, 4]
 
 
 @sizes
@@ -217,8 +217,8 @@ def test_forms_have_no_fault_that_axe_finds(opened, path):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     for viewport in (SIZES[0], SIZES[2]):
         page = opened("axe", path, viewport=viewport)
-        found = axe.run(page).response
-        assert found["passes"] and [(v["id"], [n["html"] for n in v["nodes"]]) for v in found["violations"]] == []
+        outcome = axe.run(page).response
+        assert outcome["passes"] and [(v["id"], [n["html"] for n in v["nodes"]]) for v in outcome["violations"]] == []
 
 
 def test_failure_rating_is_reached_from_the_navigation_and_from_the_leads_page(opened, site):

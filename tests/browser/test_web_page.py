@@ -26,7 +26,7 @@ def address(tmp_path_factory):
 @pytest.fixture
 def opened(browser, address):
     """Opens pages; nothing may be asked of elsewhere, and nothing may complain."""
-    contexts, asked, complaints = [], [], []
+    contexts, requested, complaints = [], [], []
 
     def open_page(path, *, viewport=DESK, scheme="light", script=True, name="local"):
         context = browser.new_context(
@@ -37,7 +37,7 @@ def opened(browser, address):
         context.add_init_script(websites.read_guideline(name))
         context.add_cookies([{"name": "limner_name", "value": name, "url": address.state.address}])
         page = context.new_page()
-        page.on("request", lambda request: asked.append(request.url))
+        page.on("request", lambda request: requested.append(request.url))
         page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         arrive(page, path)
@@ -49,7 +49,7 @@ def opened(browser, address):
     yield open_page
     for context in contexts:
         context.close()
-    assert [url for url in asked if not url.startswith((address.state.address, "data:", "blob:"))] == []
+    assert [url for url in requested if not url.startswith((address.state.address, "data:", "blob:"))] == []
     assert complaints == []
 
 
@@ -123,8 +123,8 @@ def test_a_persons_path_from_search_to_a_metric_that_moved(browser, tmp_path):
     """Search, open a failure, label a task by keys, undo, finish, agreement, export, measure again."""
     world = websites.world(100)  # large enough that the labels miss a pair which the system ranks high
     app = websites.client(tmp_path / "answers.db", images=100).app
-    with running(app) as where:
-        first, second = (browser.new_context(base_url=where, viewport=DESK) for _ in range(2))
+    with running(app) as address:
+        first, second = (browser.new_context(base_url=address, viewport=DESK) for _ in range(2))
         page = first.new_page()
         arrive(page, "/")
         page.fill("#name", "first")
@@ -158,15 +158,15 @@ def test_a_persons_path_from_search_to_a_metric_that_moved(browser, tmp_path):
         page.click("button:has-text('Make tasks')")
         page.wait_for_selector("text=tasks created", timeout=60_000)
         for context, name in ((first, "first"), (second, "second")):
-            context.add_cookies([{"name": "limner_name", "value": name, "url": where}])
+            context.add_cookies([{"name": "limner_name", "value": name, "url": address}])
             context.add_init_script(websites.read_guideline(name))
-            mine = context.new_page()
-            arrive(mine, "/judge")
+            own_page = context.new_page()
+            arrive(own_page, "/judge")
             for number in range(3):
-                judge_all(mine, world, slip=2 if number == 0 else None)
-                mine.keyboard.press("Enter")
-                mine.wait_for_selector("#judge[data-ready]:visible, h1:has-text('Nothing left')")
-            assert "Nothing left to judge" in mine.inner_text("h1")
+                judge_all(own_page, world, slip=2 if number == 0 else None)
+                own_page.keyboard.press("Enter")
+                own_page.wait_for_selector("#judge[data-ready]:visible, h1:has-text('Nothing left')")
+            assert "Nothing left to judge" in own_page.inner_text("h1")
 
         arrive(page, "/admin")
         page.wait_for_selector("text=alpha 1.00", timeout=60_000)  # worked out beside the page, which asks again
@@ -208,8 +208,8 @@ def test_an_answer_is_kept_while_the_server_fails_and_stored_once(opened, addres
     page.wait_for_selector("#banner:has-text('NOT SAVED')")
     assert "Saved" not in page.inner_text("#state")
     unsent = "localStorage.getItem(`limner-outbox:${document.body.dataset.account}`)"
-    kept = json.loads(page.evaluate(unsent))
-    assert [each["body"]["item"] for each in kept] == [first]
+    outbox = json.loads(page.evaluate(unsent))
+    assert [each["body"]["item"] for each in outbox] == [first]
     page.wait_for_selector("#state:text-is('Saved.')", timeout=15_000)
     assert page.is_hidden("#banner")
     assert len(tries) == 3 and len(set(tries)) == 1
@@ -245,9 +245,9 @@ def test_a_refused_answer_is_not_called_saved(opened):
 
 def test_the_next_pictures_are_fetched_before_they_are_needed(opened):
     page = opened("/judge", name="quick")
-    wanted = [item["picture"] for item in items(page)[1:3]]
+    pictures = [item["picture"] for item in items(page)[1:3]]
     fetched = page.evaluate("performance.getEntriesByType('resource').map((each) => each.name)")
-    assert all(any(url.endswith(picture) for url in fetched) for picture in wanted)
+    assert all(any(url.endswith(picture) for url in fetched) for picture in pictures)
 
 
 # --- keys -------------------------------------------------------------------------------------------------------
@@ -288,9 +288,9 @@ def test_keys_choose_go_back_skip_zoom_and_help(opened):
 def test_keys_rest_with_modifiers_on_repeat_and_while_composing(opened):
     page = opened("/judge", name="resting")
     page.wait_for_selector("#judge:not([data-locked])")
-    for more in ({"repeat": True}, {"isComposing": True}, {"ctrlKey": True}, {"altKey": True}, {"metaKey": True}):
-        page.evaluate(PRESS, more)
-        assert page.evaluate(CHECKED) is None, more
+    for modifier in ({"repeat": True}, {"isComposing": True}, {"ctrlKey": True}, {"altKey": True}, {"metaKey": True}):
+        page.evaluate(PRESS, modifier)
+        assert page.evaluate(CHECKED) is None, modifier
     page.evaluate("document.querySelector('#answer').append(document.createElement('textarea'))")
     page.focus("textarea")
     page.keyboard.type("4")
@@ -346,9 +346,9 @@ PAGES = [
 def violations(page, **options):
     """What axe finds on a page; nothing is found by looking at nothing."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    found = axe.Axe().run(page, options=options or None).response
-    assert found["passes"]
-    return [(each["id"], [node["html"] for node in each["nodes"]]) for each in found["violations"]]
+    outcome = axe.Axe().run(page, options=options or None).response
+    assert outcome["passes"]
+    return [(each["id"], [node["html"] for node in each["nodes"]]) for each in outcome["violations"]]
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -372,8 +372,8 @@ def test_axe_finds_nothing_where_a_team_logs_in(browser, tmp_path):
 
     app = websites.client(tmp_path / "answers.db", team=True).app
     token = invite_first_admin(app.state.site.store)
-    with running(app) as where:
-        page = browser.new_context(base_url=where, viewport=PHONE, reduced_motion="reduce").new_page()
+    with running(app) as url:
+        page = browser.new_context(base_url=url, viewport=PHONE, reduced_motion="reduce").new_page()
         page.goto(f"/invite/{token}")
         assert violations(page) == []
         for name, value in (("name", "admin"), ("password", websites.PASSWORD), ("again", websites.PASSWORD)):
@@ -434,9 +434,9 @@ def test_a_picture_finds_words(opened, dropped):
 def test_votes_by_key_are_stored_once(opened, address):
     from limner.annotate.preference import Rivals, add_comparisons, votes
 
-    held = websites.world().test
-    images = list(held.images.ids)
-    rivals = [Rivals(text, "a", "b", tuple(images[:5]), tuple(images[5:10])) for text in list(held.texts.ids)[:2]]
+    test_split = websites.world().test
+    images = list(test_split.images.ids)
+    rivals = [Rivals(text, "a", "b", tuple(images[:5]), tuple(images[5:10])) for text in list(test_split.texts.ids)[:2]]
     add_comparisons(address.state.site.store, rivals, study="preference")
     page = opened("/study", name="voter")
     assert page.locator(".ranking img").count() == 10

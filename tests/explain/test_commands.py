@@ -202,7 +202,7 @@ def test_the_help_of_attack_names_every_kind():
 
 
 def test_attack_refuses():
-    assert "give --system" in " ".join(refused("explain", "attack", *WORLD).split())
+    assert "give --model" in " ".join(refused("explain", "attack", *WORLD).split())
     assert "did you mean 'plural'" in refused("explain", "attack", *WORLD, "-o", "x.csv", "--kind", "plurals")
     assert "list of edits" in refused("explain", "attack", *WORLD, "-o", "x.txt")
 

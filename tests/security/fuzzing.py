@@ -107,13 +107,19 @@ def _one(name: str, number: int, folder: Path, seconds: float) -> str:
         raise
     except BaseException as error:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        say(found={"number": number, "error": f"{type(error).__name__}: {str(error)[:300]}", "where": _where(error)})
+        say(
+            found={
+                "number": number,
+                "error": f"{type(error).__name__}: {str(error)[:300]}",
+                "where": _last_place(error),
+            }
+        )
         return "found"
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def _where(error: BaseException) -> str:
+def _last_place(error: BaseException) -> str:
     """The last place in limner that the error passed."""
     ours = [f for f in traceback.extract_tb(error.__traceback__) if "/limner/" in f.filename]
     return f"{Path(ours[-1].filename).name}:{ours[-1].lineno} {ours[-1].line}" if ours else "outside limner"
@@ -191,9 +197,9 @@ class Run:
         """Notes that a process ended or hung, and goes on behind the input that did it, found one by one."""
         for number in range(job.at, job.stop):
             worker = Worker.started(self.seconds, self.megabytes)
-            told = json.dumps([job.name, number, number + 1]).encode() + b"\n"
+            request = json.dumps([job.name, number, number + 1]).encode() + b"\n"
             try:
-                for line in worker.child.communicate(told, timeout=20 * self.seconds)[0].splitlines():
+                for line in worker.child.communicate(request, timeout=20 * self.seconds)[0].splitlines():
                     self.take(Job(job.name, number, number + 1), line)
             except subprocess.TimeoutExpired:
                 worker.child.kill()
@@ -261,7 +267,7 @@ def _hear(worker: Worker, done: Run, waiting: list[Job], chosen: Any, next_job: 
         next_job(None)
 
 
-def again(name: str, number: int) -> None:
+def read_again(name: str, number: int) -> None:
     """Reads one input here, and shows what it is and what comes of it."""
     import learned_readers as readers
 
@@ -297,7 +303,7 @@ def main() -> int:
 
     names = chosen.reader or list(readers.EVERY)
     if chosen.number is not None:
-        again(names[0], chosen.number)
+        read_again(names[0], chosen.number)
         return 0
     began = time.monotonic()
     limits = {

@@ -128,7 +128,7 @@ def outside(kind: str) -> Change:
     return change
 
 
-def again(folder: Path) -> None:
+def key_twice(folder: Path) -> None:
     """Names one key twice: the last one counts."""
     text = (folder / "modules.json").read_text()
     (folder / "modules.json").write_text(text.replace('"type":', '"type": "canary.Encoder", "type":', 1))
@@ -246,7 +246,7 @@ SENTENCES: dict[str, Change] = {
     "a foreign module, byte order mark": encoded("modules.json", "utf-8-sig", FOREIGN),
     "a foreign module, UTF-16": encoded("modules.json", "utf-16", FOREIGN),
     "a foreign module, escaped": several(FOREIGN, raw("modules.json", '"type": "\\u0063anary.Encoder"')),
-    "a foreign module, key twice": again,
+    "a foreign module, key twice": key_twice,
     "a foreign module, not in a list": as_dict,
     "a foreign module, name in a list": module(["canary.Encoder"]),
     "a module of a repository": module("stranger/repo--canary.Encoder"),

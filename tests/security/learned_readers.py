@@ -24,7 +24,7 @@ def _tree(folder: Path) -> Files:
     return {str(f.relative_to(folder)): f.read_bytes() for f in sorted(folder.rglob("*")) if f.is_file()}
 
 
-def _made(make: Callable[[Path], Any]) -> Callable[[], Files]:
+def _folder_files(make: Callable[[Path], Any]) -> Callable[[], Files]:
     def build() -> Files:
         import tempfile
 
@@ -253,22 +253,24 @@ def _read_store(folder: Path) -> Any:
 
 
 LEARNED = {
-    "histograms model": Reader(_made(_train("histograms", featured=False)), SIGNED, _model("m"), 3),
-    "kcca model": Reader(_made(_train("kcca", images="linear")), SIGNED, _model("m"), 3),
-    "nearest model": Reader(_made(_train("nearest", images="linear")), SIGNED, _model("m"), 2),
-    "towers model": Reader(_made(_train("towers", **TOWER)), SIGNED, _model("m"), 0.3),
-    "pvse model": Reader(_made(_train("pvse", **TOWER)), SIGNED, _model("m"), 0.2),
-    "pcme model": Reader(_made(_train("pcme", **TOWER)), SIGNED, _model("m"), 0.2),
-    "mcprop model": Reader(_made(_train("mcprop", **TINY)), SIGNED, _model("m"), 0.15),
-    "crank model": Reader(_made(_train("crank", use_images=True, **TINY)), SIGNED, _model("m"), 0.15),
-    "finetuned model": Reader(_made(_finetuned), SIGNED, _model("m"), 0.1),
-    "gru": Reader(_made(_gru), CONFIG, _read_gru, 0.7),
-    "cache": Reader(_made(_cache), {".safetensors": spoil.of_safetensors, ".json": spoil.of_json}, _read_cache, 3),
-    "visual words": Reader(_made(_words), {"": spoil.of_safetensors}, _read_words, 2),
-    "index": Reader(_made(_index), {"": spoil.of_bytes}, _read_index, 0.08),
-    "set index": Reader(_made(_set_index), {"": spoil.of_bytes}, _read_set_index, 0.08),
-    "calibrated index": Reader(_made(_calibrated), {"": spoil.of_bytes}, _read_calibrated, 0.08),
-    "store": Reader(_made(_store), {"": _of_sqlite}, _read_store, 0.05),
+    "histograms model": Reader(_folder_files(_train("histograms", featured=False)), SIGNED, _model("m"), 3),
+    "kcca model": Reader(_folder_files(_train("kcca", images="linear")), SIGNED, _model("m"), 3),
+    "nearest model": Reader(_folder_files(_train("nearest", images="linear")), SIGNED, _model("m"), 2),
+    "towers model": Reader(_folder_files(_train("towers", **TOWER)), SIGNED, _model("m"), 0.3),
+    "pvse model": Reader(_folder_files(_train("pvse", **TOWER)), SIGNED, _model("m"), 0.2),
+    "pcme model": Reader(_folder_files(_train("pcme", **TOWER)), SIGNED, _model("m"), 0.2),
+    "mcprop model": Reader(_folder_files(_train("mcprop", **TINY)), SIGNED, _model("m"), 0.15),
+    "crank model": Reader(_folder_files(_train("crank", use_images=True, **TINY)), SIGNED, _model("m"), 0.15),
+    "finetuned model": Reader(_folder_files(_finetuned), SIGNED, _model("m"), 0.1),
+    "gru": Reader(_folder_files(_gru), CONFIG, _read_gru, 0.7),
+    "cache": Reader(
+        _folder_files(_cache), {".safetensors": spoil.of_safetensors, ".json": spoil.of_json}, _read_cache, 3
+    ),
+    "visual words": Reader(_folder_files(_words), {"": spoil.of_safetensors}, _read_words, 2),
+    "index": Reader(_folder_files(_index), {"": spoil.of_bytes}, _read_index, 0.08),
+    "set index": Reader(_folder_files(_set_index), {"": spoil.of_bytes}, _read_set_index, 0.08),
+    "calibrated index": Reader(_folder_files(_calibrated), {"": spoil.of_bytes}, _read_calibrated, 0.08),
+    "store": Reader(_folder_files(_store), {"": _of_sqlite}, _read_store, 0.05),
 }
 """Those that need torch, LanceDB or SQLAlchemy, or take longer."""
 

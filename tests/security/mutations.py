@@ -211,7 +211,7 @@ def _nodes(value: Any) -> list[tuple[Any, Any]]:
             keys: Any = list(node) if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ()
             nodes += [(node, key) for key in keys]
             inside += [node[key] for key in keys]
-        level = [held for held in inside if isinstance(held, (dict, list))][:2000]
+        level = [child for child in inside if isinstance(child, (dict, list))][:2000]
     return nodes
 
 

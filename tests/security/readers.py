@@ -48,7 +48,7 @@ class Reader:
         for name, data in files.items():
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            change = next((way for ending, way in self.spoiled.items() if name.endswith(ending)), None)
+            change = next((spoil for ending, spoil in self.spoiled.items() if name.endswith(ending)), None)
             target.write_bytes(change(rng, data) if change and name == chosen else data)
 
 
@@ -410,8 +410,8 @@ def _probed(folder: Path) -> Any:
     from limner.datasets.probe_files import read_probe
     from limner.explain.probe_results import probe
 
-    found = read_probe(folder)
-    return str(probe(found)), found.collection().describe()
+    read = read_probe(folder)
+    return str(probe(read)), read.collection().describe()
 
 
 CARD = b"""---

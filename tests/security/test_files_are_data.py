@@ -125,7 +125,9 @@ def saved(tmp_path_factory):
     limner.train(scenes, "mcprop", epochs=1, **tiny).save(folder / "mcprop")
     limner.train(scenes, "crank", epochs=1, use_images=True, **tiny).save(folder / "crank")
     for name in ("kcca", "nearest"):
-        limner.train(scenes, name, images="linear", features=_vectors(scenes), **_few(name)).save(folder / name)
+        limner.train(scenes, name, images="linear", features=_vectors(scenes), **_few_settings(name)).save(
+            folder / name
+        )
     return folder
 
 
@@ -134,7 +136,7 @@ def _vectors(world):
     return limner.Embeddings(world.images.ids, rows)
 
 
-def _few(name):
+def _few_settings(name):
     return {"kappas": [0.1], "text_kappas": None, "powers": [1.0]} if name == "kcca" else {}
 
 

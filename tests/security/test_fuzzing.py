@@ -49,10 +49,10 @@ def test_spoilt_models_indexes_and_stores(name, tmp_path):
     _all_refused_or_read(name, tmp_path, 5 if name in NEEDS else 15)
 
 
-def _all_refused_or_read(name: str, folder: Path, many: int) -> None:
+def _all_refused_or_read(name: str, folder: Path, count: int) -> None:
     from learned_readers import read_one
 
-    for number in range(many):
+    for number in range(count):
         try:
             read_one(name, number, folder)
         except LimnerError:
@@ -74,12 +74,12 @@ def test_every_good_file_is_read(tmp_path):
 
 def test_the_same_number_spoils_in_the_same_way(tmp_path):
     for name in ("csv", "npz", "karpathy", "jpeg"):
-        made = []
+        contents = []
         for folder in (tmp_path / name / "1", tmp_path / name / "2"):
             folder.mkdir(parents=True)
             READERS[name].written(folder, 12)
-            made.append([f.read_bytes() for f in sorted(folder.iterdir())])
-        assert made[0] == made[1]
+            contents.append([f.read_bytes() for f in sorted(folder.iterdir())])
+        assert contents[0] == contents[1]
     assert mutations.of_text(random.Random(1), b"a,b\n1,2\n") != mutations.of_text(random.Random(2), b"a,b\n1,2\n")
 
 

@@ -58,9 +58,9 @@ def as_nobody(interpreter):
     (top / "src").chmod(0o555)
 
     def run(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
-        kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+        inherited = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
         paths = os.pathsep.join([str(top / "src"), *interpreter[1]])
-        environment = {**kept, "PYTHONPATH": paths, "TMPDIR": str(temporary), **more}
+        environment = {**inherited, "PYTHONPATH": paths, "TMPDIR": str(temporary), **more}
         drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs"]
         command = [*drop, interpreter[0], *words]
         return subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True)
