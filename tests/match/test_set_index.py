@@ -29,7 +29,7 @@ from limner.search import (
     read,
     search_sure,
     search_words,
-    sets,
+    set_search,
 )
 from limner.search.set_search import Piece, pieces_of
 from limner.search.store import VectorStore
@@ -90,7 +90,7 @@ def stored(tmp_path_factory):
 @pytest.mark.parametrize("count", [1, 7, 300])
 def test_the_hits_are_those_of_scores_ties_and_bits_included(stored, memory, count, monkeypatch):
     folder, items = stored
-    monkeypatch.setattr(sets, "PIECE", 4 * 6 * 100)
+    monkeypatch.setattr(set_search, "PIECE", 4 * 6 * 100)
     queries = some(count, seed=1, prefix="q", max_vectors=5)
     copies = VectorSets.of({f"c{n}": items.part(n, n + 1).vectors.matrix for n in range(3)})
     hits = open_index(folder, memory=memory).search(queries, 11)
@@ -132,7 +132,7 @@ def test_any_cut_into_pieces_gives_the_lists_of_the_whole(case):
         Piece(np.arange(low, min(low + cut, len(items))), items.part(low, min(low + cut, len(items))))
         for low in range(0, len(items), cut)
     ]
-    places, scores = sets.top(queries, pieces_of(pieces, mask), k, rows=len(items), pooling="maxsim")
+    places, scores = set_search.top(queries, pieces_of(pieces, mask), k, rows=len(items), pooling="maxsim")
     allowed = np.arange(len(items)) if mask is None else np.flatnonzero(mask)
     if not len(allowed):
         assert places.shape == scores.shape == (len(queries), 0)
@@ -156,7 +156,7 @@ def test_no_more_is_read_at_once_than_a_piece_may_have(tmp_path, monkeypatch):
     counts = [3, 1, 40, 2, 2, 5, 1, 1, 30, 4] * 5
     items = VectorSets.of({str(n): np.full((count, 4), n + 1.0) for n, count in enumerate(counts)})
     index(tmp_path / "i", items, similarity="dot")
-    monkeypatch.setattr(sets, "PIECE", 4 * 4 * 10)  # ten vectors
+    monkeypatch.setattr(set_search, "PIECE", 4 * 4 * 10)  # ten vectors
     reads = []
     read_sets = VectorStore.sets
 
@@ -385,7 +385,7 @@ def test_existing_ids_are_refused_replaced_or_skipped(tmp_path):
     assert vector_index.add(mixed, existing="skip") == 1
     assert list(vector_index.ids) == [f"i{n}" for n in range(5)] + ["new"]
     assert vector_index.add(mixed.part(0, 1), existing="replace") == 1 and len(vector_index) == 6
-    left = sets.all_sets(vector_index.store)
+    left = set_search.all_sets(vector_index.store)
     assert left.subset(["i0", "new"]).counts.tolist() == [3, 2]
     assert left.subset(["i0"]).vectors.matrix.tolist() == [[9.0] * 6] * 3
     queries = some(3, seed=1, prefix="q")
@@ -515,7 +515,7 @@ def test_a_killed_writer_loses_nothing_that_was_acknowledged_and_leaves_nothing_
                 heard.append(receiver.recv())
             except EOFError:
                 break
-        stored_sets = sets.all_sets(open_index(tmp_path / "i").store)
+        stored_sets = set_search.all_sets(open_index(tmp_path / "i").store)
         prefixes = {key.rsplit("-", 1)[0] for key in stored_sets.ids}
         assert set(heard) <= prefixes and len(stored_sets) == 50 * len(prefixes)
         for prefix in prefixes:
@@ -556,7 +556,7 @@ def test_a_system_with_several_vectors_is_evaluated_as_an_object_and_from_an_ind
     assert np.array_equal(opened.scores.matrix(), right.matrix())
     vector_index = index(tmp_path / "i", sides[1], world.images, system=system)
     assert vector_index.about.similarity == "dot"  # as the system says
-    scores = sets.scores_of_items(vector_index.store, world.images.ids, vector_index.read_queries(world.texts)[1])
+    scores = set_search.scores_of_items(vector_index.store, world.images.ids, vector_index.read_queries(world.texts)[1])
     assert list(scores.queries) == list(world.images.ids)
     assert np.array_equal(scores.matrix(), right.matrix())
 
