@@ -19,17 +19,17 @@ def filter_passes(mode: str) -> None:
     Args:
         mode: "auto": as limner decides; "always": every pass is filtered where the CPU has int8 units; "never".
     """
-    from limner.scores.lowprecision import cpu_filter
+    from limner.scores.lowprecision import cpu_filter, int8_products
 
     decides = _filter_module()
-    units = mode == "always" and cpu_filter.has_units()
+    units = mode == "always" and int8_products.has_units()
     cpu_filter.saves_time = decides if mode == "auto" else lambda *pass_: units  # type: ignore[assignment]
 
 
 def has_units(dimensions: int) -> bool:
     """Whether the CPU has int8 units; measures once in a process what limner decides by."""
-    from limner.scores.lowprecision import cpu_filter
+    from limner.scores.lowprecision import int8_products
 
-    if cpu_filter.has_units():
-        cpu_filter.product_share(dimensions)
-    return cpu_filter.has_units()
+    if int8_products.has_units():
+        int8_products.product_share(dimensions)
+    return int8_products.has_units()

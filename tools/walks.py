@@ -166,7 +166,7 @@ def training(folder: Path) -> None:
     import limner
 
     world = limner.load("scenes", images=60)
-    model = limner.train(world, "towers", device="cpu", words=8, hidden=8, joint=6, epochs=1, batch=16)
+    model = limner.train(world, "towers", device="cpu", word_dim=8, hidden=8, joint=6, epochs=1, batch=16)
     model.save(folder / "model")
     _opened(folder / "model").scores(world.test).top(10)
 
