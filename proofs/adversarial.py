@@ -45,18 +45,18 @@ KINDS = ("antonym", "antonym-wordnet", "colour-all", "colour-in", "size", "numbe
 def attacks(options: argparse.Namespace) -> tuple[list[Attack], dict[str, float]]:
     """Every kind of change on every query, and how well a reader without any corpus tells the changed ones."""
     collection, encode = captions(options), minilm(options.cache)
-    asked, others = parted(collection, 0)
-    said = dict(zip(collection.texts.ids, collection.texts.values, strict=True))
-    queries, rest = [said[t] for t in asked], [[said[t] for t in each] for each in others]
-    corpus = _unit(encode([" ".join(each) for each in rest]))
+    query_ids, other_ids = parted(collection, 0)
+    caption_of = dict(zip(collection.texts.ids, collection.texts.values, strict=True))
+    queries, candidates = [caption_of[t] for t in query_ids], [[caption_of[t] for t in each] for each in other_ids]
+    corpus = _unit(encode([" ".join(each) for each in candidates]))
 
     def ask(texts: Sequence[str]) -> npt.NDArray[np.float32]:
         return _unit(encode(texts)) @ corpus.T
 
     before, truth = ask(queries), np.arange(len(queries))
-    made = [rerank(kind, edits, before, truth, ask) for kind, edits in attack_all(queries, KINDS)]
-    others_said = [text for each in rest for text in each]
-    return made, {each.kind: blind_baseline(each.edits, others_said) for each in made}
+    attacked = [rerank(kind, edits, before, truth, ask) for kind, edits in attack_all(queries, KINDS)]
+    candidate_texts = [text for each in candidates for text in each]
+    return attacked, {each.kind: blind_baseline(each.edits, candidate_texts) for each in attacked}
 
 
 def fallen(attack: Attack) -> Interval:
@@ -70,9 +70,9 @@ def _unit(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """The table, then the claims."""
-    made, blind = attacks(options)
-    print(table(made, blind), flush=True)
-    for each in made:
+    attacked, blind = attacks(options)
+    print(table(attacked, blind), flush=True)
+    for each in attacked:
         ours = {name: 100 * share for name, share in each.shares.items()}
         first = each.metrics()["R@1"]
         note = f"{len(each.edits):,} of {each.queries:,} queries changed; lower {ours['lower']:.2f}, higher "
@@ -83,10 +83,10 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         note += f"; R@1 {first[0]:.2f} -> {first[1]:.2f}; told blind {blind[each.kind]:.1%}"
         if each.kind in DENIES:
             note += f"; blindness {each.blindness:.1%}"
-        more = fallen(each)
-        note = f"{more.estimate:+.1f} [{more.low:+.1f}, {more.high:+.1f}]; {note}"
-        what = f"{each.kind}: share lower minus share higher, points"
-        yield Claim(f"{what}: lower end of the 95% interval", more.low, goal="> 0", note=note)
+        change = fallen(each)
+        note = f"{change.estimate:+.1f} [{change.low:+.1f}, {change.high:+.1f}]; {note}"
+        claim = f"{each.kind}: share lower minus share higher, points"
+        yield Claim(f"{claim}: lower end of the 95% interval", change.low, goal="> 0", note=note)
 
 
 if __name__ == "__main__":

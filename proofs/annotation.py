@@ -51,41 +51,43 @@ WIDER = (
 DRAWS = 20
 
 
-def biases(found: Table) -> dict[str, tuple[float, float, float]]:
+def biases(counts: Table) -> dict[str, tuple[float, float, float]]:
     """Bias, self and non-self of the judgements that each model pooled alone."""
-    full = dict(zip(found.labels, found.column("All").tolist(), strict=True))
-    each = {n: bias_of(dict(zip(found.labels, found.column(n).tolist(), strict=True)), full, [n]) for n in found.labels}
+    full = dict(zip(counts.labels, counts.column("All").tolist(), strict=True))
+    each = {
+        n: bias_of(dict(zip(counts.labels, counts.column(n).tolist(), strict=True)), full, [n]) for n in counts.labels
+    }
     mean = by_size(each.values())[1]
-    log(f"{found.name}, one model: bias {mean.overall:.2f}, self {mean.own:.2f}, non-self {mean.others:.2f}")
+    log(f"{counts.name}, one model: bias {mean.overall:.2f}, self {mean.own:.2f}, non-self {mean.others:.2f}")
     return {name: (b.overall, b.own, b.others) for name, b in each.items()}
 
 
 def bias_claims() -> Iterator[Claim]:
     """The paper's example, and that every model's own judgements flatter it."""
     recall, precision = biases(table("eccv-e1a")), biases(table("eccv-e1b"))
-    for what, ours, published in zip(("bias", "self", "non-self"), recall["PVSE"], (9.5, 0.1, 11.8), strict=True):
+    for part, ours, published in zip(("bias", "self", "non-self"), recall["PVSE"], (9.5, 0.1, 11.8), strict=True):
         yield Claim(
-            f"judgements pooled by PVSE alone, R@1: {what}", round(ours, 2), published, "within 0.05", source="print"
+            f"judgements pooled by PVSE alone, R@1: {part}", round(ours, 2), published, "within 0.05", source="print"
         )
-    smaller = sum(own < others for _, own, others in recall.values())
+    smaller = sum(own_bias < other_bias for _, own_bias, other_bias in recall.values())
     note = "of 5; by R-Precision the self part is the larger one, as in figure E.2"
     yield Claim("models whose self-bias is below their non-self-bias, R@1", smaller, None, "== 5", note)
-    larger = sum(own > others for _, own, others in precision.values())
+    larger = sum(own_bias > other_bias for _, own_bias, other_bias in precision.values())
     yield Claim("models whose self-bias is above their non-self-bias, R-Precision", larger, None, "== 5")
 
 
 def preference_claims() -> Iterator[Claim]:
     """Bradley-Terry scores of table D.1: the numbers of the text under other labels."""
     counts = table("eccv-d1")
-    found = bradley_terry(counts.values, counts.labels)
-    for name, score in zip(counts.labels, found.scores.tolist(), strict=True):
+    strengths = bradley_terry(counts.values, counts.labels)
+    for name, score in zip(counts.labels, strengths.scores.tolist(), strict=True):
         yield Claim(
             f"Table D.1, row {name}: Bradley-Terry score", round(score, 3), ROWS[name], "within 0.005", source="print"
         )
     for (name, value), ours in zip(
-        sorted(TEXT.items(), key=lambda e: e[1]), sorted(found.scores.tolist()), strict=True
+        sorted(TEXT.items(), key=lambda e: e[1]), sorted(strengths.scores.tolist()), strict=True
     ):
-        row = counts.labels[int(np.argmin(np.abs(found.scores - ours)))]
+        row = counts.labels[int(np.argmin(np.abs(strengths.scores - ours)))]
         note = f"row {row} of the table: its labels are permuted" if row != name else ""
         yield Claim(
             f"score that the text gives ranking {name}", round(ours, 3), value, "within 0.005", note, source="print"
@@ -121,22 +123,22 @@ def _directions() -> Iterator[tuple[str, Judgements, Judgements, Judgements]]:
 def share_claims() -> Iterator[Claim]:
     """Precision of COCO against the final judgements, and the recalls of COCO and CxC that Table 3 leaves possible."""
     for direction, eccv, cxc, coco in _directions():
-        kept = coco.restrict(queries=eccv.queries, candidates=eccv.candidates).relevant
+        originals = coco.restrict(queries=eccv.queries, candidates=eccv.candidates).relevant
         # The final judgements list positives only: what COCO has beyond them counts as judged no.
-        judged = eccv | kept.at_least(np.inf)
-        ours = round(100 * precision_recall(kept, judged)[0], 2)
+        judged = eccv | originals.at_least(np.inf)
+        ours = round(100 * precision_recall(originals, judged)[0], 2)
         printed = PRECISION[direction]
         yield Claim(f"{direction}: precision of COCO, percent", ours, printed, "within 0.5", WIDER, source="print")
         sizes = Sizes.of(eccv, cxc, coco)
-        known = VERIFIED[direction] - int(sizes.others.sum())
-        found = sizes.recalls(known)
-        both = RECALL[direction]
-        split = min(found, key=lambda n: max(abs(found[n][name] - value) for name, value in both.items()))
-        for name, value in both.items():
-            low, high = (bound(each[name] for each in found.values()) for bound in (min, max))
-            note = f"{low:.1f} to {high:.1f} by the split, which is fitted: {split:,} of {known:,} are originals"
-            what = f"{direction}: recall of {name} with the split that fits both best, percent"
-            yield Claim(what, found[split][name], value, "within 0.5", note, source="print")
+        verified = VERIFIED[direction] - int(sizes.others.sum())
+        recalls = sizes.recalls(verified)
+        published = RECALL[direction]
+        split = min(recalls, key=lambda n: max(abs(recalls[n][name] - value) for name, value in published.items()))
+        for name, value in published.items():
+            low, high = (bound(each[name] for each in recalls.values()) for bound in (min, max))
+            note = f"{low:.1f} to {high:.1f} by the split, which is fitted: {split:,} of {verified:,} are originals"
+            claim = f"{direction}: recall of {name} with the split that fits both best, percent"
+            yield Claim(claim, recalls[split][name], value, "within 0.5", note, source="print")
 
 
 @dataclass(frozen=True)
@@ -152,10 +154,10 @@ class Sizes:
         """Counts by query."""
         counts = []
         pairs, wider, first = (_by_query(each) for each in (eccv, cxc, coco))
-        for query, own in pairs.items():
-            known = own & wider[query]
-            original = known & first[query]
-            counts.append((len(original), len(known - original), len(own - known)))
+        for query, positives in pairs.items():
+            known_positives = positives & wider[query]
+            original = known_positives & first[query]
+            counts.append((len(original), len(known_positives - original), len(positives - known_positives)))
         return cls(*np.array(counts).T)
 
     def recalls(self, verified: int, *, steps: int = 50) -> dict[int, dict[str, float]]:
@@ -167,28 +169,30 @@ class Sizes:
             verified: Pairs of CxC that people verified, originals included.
             steps: How many splits are tried.
         """
-        most = min(verified, int(self.originals.sum()))
-        least = max(0, verified - int(self.further.sum()))
-        found = {}
-        for originals in np.linspace(least, most, steps).astype(int).tolist():
+        upper = min(verified, int(self.originals.sum()))
+        lower = max(0, verified - int(self.further.sum()))
+        by_split = {}
+        for originals in np.linspace(lower, upper, steps).astype(int).tolist():
             shares = originals / self.originals.sum(), (verified - originals) / self.further.sum()
             each = [self._drawn(np.random.default_rng(seed), *shares) for seed in range(DRAWS)]
-            found[originals] = dict(zip(("COCO", "CxC"), np.mean(each, axis=0).tolist(), strict=True))
-        return found
+            by_split[originals] = dict(zip(("COCO", "CxC"), np.mean(each, axis=0).tolist(), strict=True))
+        return by_split
 
     def _drawn(self, rng: np.random.Generator, original: float, further: float) -> tuple[float, float]:
         """Mean recall of COCO and of CxC, if these shares of their pairs were verified."""
-        first, more = rng.binomial(self.originals, original), rng.binomial(self.further, further)
-        whole = first + more + self.others
-        coco, cxc = (100 * float(np.mean(own[own > 0] / whole[own > 0])) for own in (first, first + more))
+        first, further_verified = rng.binomial(self.originals, original), rng.binomial(self.further, further)
+        total = first + further_verified + self.others
+        coco, cxc = (
+            100 * float(np.mean(counts[counts > 0] / total[counts > 0])) for counts in (first, first + further_verified)
+        )
         return coco, cxc
 
 
 def _by_query(judgements: Judgements) -> defaultdict[str, set[str]]:
-    found: defaultdict[str, set[str]] = defaultdict(set)
+    by_query: defaultdict[str, set[str]] = defaultdict(set)
     for query, candidate, _ in judgements.relevant:
-        found[query].add(candidate)
-    return found
+        by_query[query].add(candidate)
+    return by_query
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:

@@ -83,12 +83,12 @@ def planted(clean: limner.Collection, foreign: list[str], seed: int = 0) -> Plan
     split = {image: name for name, members in clean.splits.items() for image in members}
     pairs = truth["duplicate-image"] | truth["near-duplicate-image"]
     truth["leakage"] = {pair for pair in pairs if len({split.get(image) for image in pair}) == 2}
-    texts = worded(clean, rng, foreign, truth)
+    texts = with_captions(clean, rng, foreign, truth)
     images = limner.Items(ids, values)
     return Planted(limner.Collection(clean.name, images, texts, clean.judgements, clean.splits), truth)
 
 
-def worded(clean: limner.Collection, rng: np.random.Generator, foreign: list[str], truth: dict) -> limner.Items:
+def with_captions(clean: limner.Collection, rng: np.random.Generator, foreign: list[str], truth: dict) -> limner.Items:
     """Captions with defects."""
     texts, ids = list(clean.texts.values), clean.texts.ids
     owner = {int(c): int(r) for r, c in zip(clean.judgements.rows, clean.judgements.columns, strict=True)}
@@ -134,7 +134,7 @@ def scored(name: str, planted: Planted) -> Iterator[Claim]:
 
 def clean_copy(name: str, clean: limner.Collection) -> Claim:
     report = audit(clean)
-    wrong = [finding for finding in report.findings if finding.kind in JUDGED]
+    wrong = [entry for entry in report.findings if entry.kind in JUDGED]
     for defect in wrong:
         log(f"{name}, clean: {defect}")
     real = {kind: len(report.of(kind)) for kind in ("repeated-caption", "caption-twice")}
@@ -442,8 +442,8 @@ def in_scenes(parts: Sequence[str], *, quick: bool) -> Iterator[Claim]:
         yield from labels("scenes", world, scores)
         yield from better_scores(world, scores)
     if "blind" in parts:
-        many = limner.load("scenes", images=600 if quick else 3000)
-        yield from blind("scenes", many, list(range(200 if quick else 600)))
+        many_images = limner.load("scenes", images=600 if quick else 3000)
+        yield from blind("scenes", many_images, list(range(200 if quick else 600)))
 
 
 def in_flickr8k(parts: Sequence[str], folder: Path, *, quick: bool) -> Iterator[Claim]:

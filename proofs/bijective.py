@@ -43,9 +43,9 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     if options.data is None:
         raise SystemExit("bijective needs --data DIR, the folder of real data sets (or LIMNER_DATA)")
     collection, scores = pairs(options.data / "clip-unsplash500")
-    for direction, own in (("i2t", scores), ("t2i", scores.T)):
-        before = evaluate({direction: own}, collection, measures=MEASURES)
-        after = evaluate({direction: bijective(own, rounds=5)}, collection, measures=MEASURES)
+    for direction, table in (("i2t", scores), ("t2i", scores.T)):
+        before = evaluate({direction: table}, collection, measures=MEASURES)
+        after = evaluate({direction: bijective(table, rounds=5)}, collection, measures=MEASURES)
         if direction == "i2t":
             value = 100 * before.value("R@1", direction=direction)
             yield Claim("image → text R@1 before, percent", value, BEFORE, "within 0.05", source="peer")
@@ -57,9 +57,9 @@ def gains(before: Report, after: Report, direction: str) -> Iterator[Claim]:
     title = {"i2t": "image → text", "t2i": "text → image"}[direction]
     for measure in ("R@1", "nDCG@5"):
         ours, base = (100 * report.value(measure, direction=direction) for report in (after, before))
-        found = compare([after, before]).line(measure, direction=direction).between(0, 1)
-        low, high = (100 * bound for bound in (found.interval.low, found.interval.high))
-        note = f"difference {100 * found.value:+.1f} points, 95% interval {low:+.1f} to {high:+.1f}"
+        change = compare([after, before]).line(measure, direction=direction).between(0, 1)
+        low, high = (100 * bound for bound in (change.interval.low, change.interval.high))
+        note = f"difference {100 * change.value:+.1f} points, 95% interval {low:+.1f} to {high:+.1f}"
         log(f"{title} {measure}: {base:.1f} -> {ours:.1f}; {note}")
         goal = f">= {GAIN:.3f}"
         yield Claim(f"{title} {measure}, bijective over plain, percent", ours, base, goal, note, source="limner")

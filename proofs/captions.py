@@ -56,7 +56,7 @@ def by_limner(caption: str) -> Words:
 def verbs(words: Words, lemma_of: Lemma, counted: str) -> set[str]:
     """The lemmas of a caption's verbs, by one of the ways of counting them."""
     level = list(COUNTED).index(counted)
-    found = set()
+    counted_verbs = set()
     for at, (word, kind) in enumerate(words):
         lemma = lemma_of(word)
         helps = lemma in HELPING and any(kind == "v" for _, kind in words[at + 1 : at + 4])
@@ -64,8 +64,8 @@ def verbs(words: Words, lemma_of: Lemma, counted: str) -> set[str]:
             (level >= 1 and helps) or (level >= 2 and lemma in HELPING) or (level >= 3 and attributive(words, at))
         )
         if kind == "v" and not left_out:
-            found.add(lemma)
-    return found
+            counted_verbs.add(lemma)
+    return counted_verbs
 
 
 def attributive(words: Words, at: int) -> bool:
@@ -80,9 +80,9 @@ def attributive(words: Words, at: int) -> bool:
 
 def shares(captions: Sequence[Words], lemma_of: Lemma, counted: str) -> tuple[float, float]:
     """Percent of captions without a verb, and with the static ones only."""
-    held = [verbs(words, lemma_of, counted) for words in captions]
-    none, static = sum(not each for each in held), sum(bool(each) and each <= STATIC for each in held)
-    return 100 * none / len(held), 100 * static / len(held)
+    verbs_of = [verbs(words, lemma_of, counted) for words in captions]
+    none, static = sum(not each for each in verbs_of), sum(bool(each) and each <= STATIC for each in verbs_of)
+    return 100 * none / len(verbs_of), 100 * static / len(verbs_of)
 
 
 def verb_table(
@@ -120,31 +120,31 @@ def word_claims(captions: Sequence[str], reader: Reader) -> Iterator[Claim]:
         kind: {w for (w, as_), n in counts.items() if as_ == kind and n >= times and n >= share * total[w]}
         for kind, (times, share) in LEAST.items()
     }
-    both = len(chosen["n"] & chosen["v"])
+    in_both_classes = len(chosen["n"] & chosen["v"])
     for name, ours, printed, goal in (
         ("nouns", len(chosen["n"]), 1180, "within 59"),
         ("verbs", len(chosen["v"]), 143, "within 7"),
-        ("words that are both of them", both, 11, "within 3"),
+        ("words that are both of them", in_both_classes, 11, "within 3"),
     ):
         yield Claim(f"{name} that are aligned", ours, printed, goal, source="print")
 
 
-def parts_of(whole: Collection, *, step: int) -> dict[str, list[str]]:
+def parts_of(collection: Collection, *, step: int) -> dict[str, list[str]]:
     """All captions, those of the first 1,000 images of the file, of the training and of the test images."""
-    every = list(whole.texts.values)
-    found = {ALL: every, "first 1,000 images": every[:5000]}
-    found |= {"training images": list(whole.train.texts.values), "test images": list(whole.test.texts.values)}
-    kept = set(every[::step])
-    return {title: [caption for caption in captions if caption in kept] for title, captions in found.items()}
+    every = list(collection.texts.values)
+    parts = {ALL: every, "first 1,000 images": every[:5000]}
+    parts |= {"training images": list(collection.train.texts.values), "test images": list(collection.test.texts.values)}
+    chosen_images = set(every[::step])
+    return {title: [caption for caption in captions if caption in chosen_images] for title, captions in parts.items()}
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """All captions for the shares, those of the training images for the words."""
     if options.data is None:
         raise SystemExit("captions needs --data DIR with flickr8k/ in it (or LIMNER_DATA)")
-    whole = load_flickr8k(options.data / "flickr8k", check_images=False)
-    lexicon = lemma_lexicon(whole.texts.values, whole.texts.field("lemmas"))
-    parts = parts_of(whole, step=20 if options.quick else 1)
+    collection = load_flickr8k(options.data / "flickr8k", check_images=False)
+    lexicon = lemma_lexicon(collection.texts.values, collection.texts.field("lemmas"))
+    parts = parts_of(collection, step=20 if options.quick else 1)
     captions = parts[ALL]
     log(f"{len(captions):,} captions")
     words = {each: by_limner(each) for each in captions}
@@ -153,7 +153,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     if options.save and not options.quick:
         result_file(Path(__file__), options, ".md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     yield from verb_claims(table)
-    yield from word_claims(list(whole.train.texts.values), Reader(lexicon=lexicon))
+    yield from word_claims(list(collection.train.texts.values), Reader(lexicon=lexicon))
 
 
 if __name__ == "__main__":

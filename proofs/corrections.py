@@ -54,12 +54,12 @@ def unsplash(folder: Path) -> World:
     order = np.random.default_rng(0).permutation(len(ids))
     splits = {"dev": [ids[i] for i in order[:250]], "test": [ids[i] for i in order[250:]]}
     judged = Judgements.from_pairs(zip(ids, texts, strict=True), queries=ids, candidates=texts)
-    made = Collection(
+    collection = Collection(
         "clip-unsplash500", Items(ids, [None] * len(ids)), Items(texts, texts, kind="text"), judged, splits
     )
     sides = [np.load(folder / f"{side}_embeddings.npy") for side in ("image", "text")]
     return World(
-        "clip-unsplash500", made, Scores.from_embeddings(Embeddings(ids, sides[0]), Embeddings(texts, sides[1]))
+        "clip-unsplash500", collection, Scores.from_embeddings(Embeddings(ids, sides[0]), Embeddings(texts, sides[1]))
     )
 
 
@@ -96,10 +96,11 @@ class Row:
 
     def lines(self) -> Iterator[str]:
         """The rows of the Markdown table, one for each direction."""
-        for direction, shown in DIRECTIONS.items():
+        for direction, direction_name in DIRECTIONS.items():
             hubs = Hubs.of(self.report.top[direction], k=10)
             cells = " | ".join(self._cells(direction))
-            yield f"| {shown} | {self.correction} | {self.options} | {cells} | {hubs.skewness:.2f} | {hubs.largest} |"
+            hub_cells = f"{hubs.skewness:.2f} | {hubs.largest}"
+            yield f"| {direction_name} | {self.correction} | {self.options} | {cells} | {hub_cells} |"
 
     def _cells(self, direction: str) -> Iterator[str]:
         against = None if self.base is None else compare([self.report, self.base], samples=20_000)
@@ -126,8 +127,8 @@ def rows(world: World) -> Iterator[Row]:
         for kind, options in (("defaults", {}), ("tuned", tuned)):
             corrected = scores.correct(name, **options)
             report = evaluate(corrected, part, measures=[*MEASURES, "rsum"], name=f"{name}, {kind}")
-            told = kind + (": " + ", ".join(f"{k} = {v:g}" for k, v in options.items()) if options else "")
-            yield Row(name, told, report, base)
+            title = kind + (": " + ", ".join(f"{k} = {v:g}" for k, v in options.items()) if options else "")
+            yield Row(name, title, report, base)
 
 
 def uneven(world: World) -> Iterator[tuple[str, Report, Report]]:
@@ -136,14 +137,17 @@ def uneven(world: World) -> Iterator[tuple[str, Report, Report]]:
     Corrected by the test queries themselves, and by the texts of the dev split.
     """
     scores, part = world.part("test")
-    asked = part.restrict(part.images.ids[: len(part.images) // 10]).texts.ids
-    few = scores.T.restrict(queries=asked)
+    query_ids = part.restrict(part.images.ids[: len(part.images) // 10]).texts.ids
+    part_scores = scores.T.restrict(queries=query_ids)
     bank = world.part("dev")[0].candidate_vectors
-    judged = part.judged("pairs", "t2i").restrict(queries=asked)
-    base = evaluate(few, judged, measures=MEASURES, name="uncorrected")
+    judged = part.judged("pairs", "t2i").restrict(queries=query_ids)
+    base = evaluate(part_scores, judged, measures=MEASURES, name="uncorrected")
     yield "none", base, base
     for name in CORRECTIONS:
-        for kind, corrected in (("the queries", few.correct(name)), ("dev texts", few.correct(name, bank=bank))):
+        for kind, corrected in (
+            ("the queries", part_scores.correct(name)),
+            ("dev texts", part_scores.correct(name, bank=bank)),
+        ):
             yield f"{name}, bank: {kind}", evaluate(corrected, judged, measures=MEASURES, name=name), base
 
 
@@ -153,25 +157,25 @@ def uneven_table(world: World) -> tuple[str, list[Claim]]:
         hubs = Hubs.of(report.top["run"], k=10)
         change = ""
         if name != "none":
-            found = compare([report, base], samples=20_000).line("R@1").between(0, 1)
-            mark = "**" if found.significant() else ""
-            interval = f"[{100 * found.interval.low:+.1f}, {100 * found.interval.high:+.1f}]"
-            change = f"{mark}{100 * found.value:+.1f}{mark} {interval}"
+            r1_change = compare([report, base], samples=20_000).line("R@1").between(0, 1)
+            mark = "**" if r1_change.significant() else ""
+            interval = f"[{100 * r1_change.interval.low:+.1f}, {100 * r1_change.interval.high:+.1f}]"
+            change = f"{mark}{100 * r1_change.value:+.1f}{mark} {interval}"
             goal = f"{world.name}, queries for a tenth of the images: R@1 after {name} vs before"
             note = f"change {change.replace('*', '')} points"
             if name.endswith("the queries"):
                 note += "; an image that many of these queries ask for looks like a hub to a bank of these queries"
-            both = report.value("R@1"), base.value("R@1")
-            claims.append(Claim(goal, *both, goal=">= 1", note=note, source="limner"))
+            rates = report.value("R@1"), base.value("R@1")
+            claims.append(Claim(goal, *rates, goal=">= 1", note=note, source="limner"))
         cells = f"{100 * report.value('R@1'):.1f} | {change} | {100 * report.value('R@10'):.1f}"
         lines.append(f"| {name} | {cells} | {hubs.skewness:.2f} |")
     title = f"**{world.name}, text → image, queries that ask for a tenth of the images only**"
     return "\n".join([title, "", *lines]), claims
 
 
-def claims_of(world: World, found: list[Row]) -> Iterator[Claim]:
-    base = found[0].report
-    for row in found[1:]:
+def claims_of(world: World, table_rows: list[Row]) -> Iterator[Claim]:
+    base = table_rows[0].report
+    for row in table_rows[1:]:
         kind = row.options.split(":")[0]
         note = f"{row.options}, chosen on the dev split" if kind == "tuned" else ""
         yield Claim(
@@ -180,13 +184,13 @@ def claims_of(world: World, found: list[Row]) -> Iterator[Claim]:
             goal=">= 1", note=note, source="limner")  # fmt: skip
 
 
-def known(world: World, base: Report) -> Iterator[Claim]:
+def reference_claims(world: World, base: Report) -> Iterator[Claim]:
     """What is known of the two spaces."""
     if world.name == "clip-unsplash500":
-        whole = evaluate(world.scores, world.collection, measures="R@1")
+        full_report = evaluate(world.scores, world.collection, measures="R@1")
         yield Claim(
             "clip-unsplash500, all 500: image to text R@1",
-            whole.value("R@1", direction="i2t"),
+            full_report.value("R@1", direction="i2t"),
             0.492,
             goal="within 0.0005",
             source="peer",
@@ -206,12 +210,12 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         worlds.append(flickr8k(options.data / "flickr8k", words=3000))
     tables = []
     for world in worlds:
-        found = list(rows(world))
-        yield from known(world, found[0].report)
-        yield from claims_of(world, found)
+        table_rows = list(rows(world))
+        yield from reference_claims(world, table_rows[0].report)
+        yield from claims_of(world, table_rows)
         test = world.collection.split("test")
         title = f"**{world.name}**: {len(test.images):,} images and {len(test.texts):,} texts of the test split"
-        tables.append("\n".join([title, "", HEADER, *(line for row in found for line in row.lines())]))
+        tables.append("\n".join([title, "", HEADER, *(line for row in table_rows for line in row.lines())]))
     if not options.quick:
         table, claims = uneven_table(worlds[-1])
         tables.append(table)

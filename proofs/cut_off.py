@@ -57,11 +57,11 @@ def by_captions(part: limner.Collection) -> np.ndarray:
     about[pairs.rows] = pairs.columns
     sums = np.zeros((len(part.images), words.shape[1]), dtype=np.float32)
     np.add.at(sums, about, words.toarray().astype(np.float32))
-    found = np.asarray(words @ (sums / np.linalg.norm(sums, axis=1, keepdims=True)).T)
+    similarities = np.asarray(words @ (sums / np.linalg.norm(sums, axis=1, keepdims=True)).T)
     left = sums[about] - words.toarray()
     left /= np.maximum(np.linalg.norm(left, axis=1, keepdims=True), 1e-9)
-    found[np.arange(len(found)), about] = np.asarray(words.multiply(left).sum(axis=1)).ravel()
-    return found
+    similarities[np.arange(len(similarities)), about] = np.asarray(words.multiply(left).sum(axis=1)).ravel()
+    return similarities
 
 
 def simulated(part: limner.Collection) -> limner.Scores:
@@ -76,39 +76,42 @@ def simulated(part: limner.Collection) -> limner.Scores:
 def collections(quick: bool) -> Iterator[tuple[str, Answers, Answers]]:
     """Name, confidences by CSLS, and plain scores in the same form."""
     world = limner.load("scenes", images=400 if quick else 1000)
-    held = outside(world, world.train)
+    outside_part = outside(world, world.train)
     model = limner.train(world, "histograms")
-    vectors = (model.encode_texts(held.texts), model.encode_images(held.images))
+    vectors = (model.encode_texts(outside_part.texts), model.encode_images(outside_part.images))
     yield (
         "scenes by captions",
-        *both(limner.Scores.from_matrix(by_captions(held), held.texts.ids, held.images.ids), held),
+        *text_query_answers(
+            limner.Scores.from_matrix(by_captions(outside_part), outside_part.texts.ids, outside_part.images.ids),
+            outside_part,
+        ),
     )
-    yield "scenes, a good system (simulated)", *both(simulated(held), held)
-    yield "scenes, histograms", *both(limner.Scores.from_embeddings(*vectors), held)
+    yield "scenes, a good system (simulated)", *text_query_answers(simulated(outside_part), outside_part)
+    yield "scenes, histograms", *text_query_answers(limner.Scores.from_embeddings(*vectors), outside_part)
     data = Path(os.environ.get("LIMNER_DATA", "no folder"))
     if (data / "flickr8k").is_dir() and not quick:
         photographs = limner.load(f"flickr8k:{data / 'flickr8k'}")
         tested = photographs.restrict([*photographs.dev.images.ids, *photographs.test.images.ids])
         scores = limner.Scores.from_matrix(by_captions(tested), tested.texts.ids, tested.images.ids)
-        yield "Flickr8k by captions", *both(scores, tested)
+        yield "Flickr8k by captions", *text_query_answers(scores, tested)
     if (data / "clip-unsplash500").is_dir() and not quick:
         texts, images = (np.load(data / f"clip-unsplash500/{side}_embeddings.npy") for side in ("text", "image"))
         pairs = Judgements.from_pairs((i, i) for i in range(len(texts)))
         yield "Unsplash, CLIP", *evidence(limner.Scores.from_embeddings(texts, images), pairs, None)
 
 
-def both(scores: limner.Scores, part: limner.Collection) -> tuple[Answers, Answers]:
+def text_query_answers(scores: limner.Scores, part: limner.Collection) -> tuple[Answers, Answers]:
     return evidence(scores, *judged_queries(part, "t2i"))
 
 
 def evidence(scores: limner.Scores, right: Judgements, images: object) -> tuple[Answers, Answers]:
-    known = calibrate(scores, right, images=images).answers.first(K)
-    return known, plain(scores, right, known)
+    calibrated = calibrate(scores, right, images=images).answers.first(K)
+    return calibrated, plain(scores, right, calibrated)
 
 
-def plain(scores: limner.Scores, right: Judgements, known: Answers) -> Answers:
+def plain(scores: limner.Scores, right: Judgements, calibrated: Answers) -> Answers:
     """The same lists with plain scores as confidences."""
-    matrix, owner = np.asarray(scores), np.asarray(known.clusters)
+    matrix, owner = np.asarray(scores), np.asarray(calibrated.clusters)
     is_right = np.zeros(matrix.shape, dtype=bool)
     is_right[
         scores.queries.positions(right.queries)[right.rows],
@@ -117,8 +120,8 @@ def plain(scores: limner.Scores, right: Judgements, known: Answers) -> Answers:
     rows = np.linspace(0, len(matrix) - 1, len(owner)).astype(int)
     order = np.argsort(-matrix[rows], axis=1, kind="stable")[:, :K]
     left = np.sort(np.where(is_right[rows], -np.inf, matrix[rows]), axis=1)[:, ::-1][:, :K]
-    taken = (np.take_along_axis(each[rows], order, axis=1) for each in (matrix, is_right))
-    return Answers(*taken, left, np.arange(len(rows)))
+    top_values = (np.take_along_axis(each[rows], order, axis=1) for each in (matrix, is_right))
+    return Answers(*top_values, left, np.arange(len(rows)))
 
 
 def uneven(size: tuple[int, ...], chances: tuple[float, ...], skill: float) -> Answers:
@@ -130,8 +133,8 @@ def uneven(size: tuple[int, ...], chances: tuple[float, ...], skill: float) -> A
     luck = rng.standard_normal(IMAGES)[clusters]
     right = rng.random(len(clusters)) < 0.97 - 0.7 * vague
     confidence = skill * right + luck + rng.standard_normal(len(clusters))
-    without = luck + rng.standard_normal(len(clusters)) - 2 * (skill > 0)
-    return Answers(confidence[:, None], right[:, None], without[:, None], clusters)
+    null_values = luck + rng.standard_normal(len(clusters)) - 2 * (skill > 0)
+    return Answers(confidence[:, None], right[:, None], null_values[:, None], clusters)
 
 
 class Population:
@@ -206,22 +209,26 @@ def calibrations(
 ) -> Claim:
     """How often a promise is broken, or that no calibration finds a cut-off for one that should be within reach."""
     rng = np.random.default_rng(0)
-    found, loose = [], []
+    thresholds, loose = [], []
     for seed in range(draws):
         sample = population.drawn(rng)
-        found.append(precision_threshold(sample, precision=promise, absent=ABSENT, seed=seed))
+        thresholds.append(precision_threshold(sample, precision=promise, absent=ABSENT, seed=seed))
         if seed < USUAL:
             loose.append(population.at(usual(sample, promise)))
-    held = [population.at(each.value) for each in found if each.value is not None]
-    broken = 100 * sum(each < promise for each in held) / draws
-    answered = 100 * float(np.mean([each.answered for each in found]))
-    kept = f"precision {np.mean(held):.3f} on average, {min(held):.3f} at least" if held else "out of reach"
+    precisions = [population.at(each.value) for each in thresholds if each.value is not None]
+    broken = 100 * sum(each < promise for each in precisions) / draws
+    answered = 100 * float(np.mean([each.answered for each in thresholds]))
+    summary = (
+        f"precision {np.mean(precisions):.3f} on average, {min(precisions):.3f} at least"
+        if precisions
+        else "out of reach"
+    )
     note = (
-        f"cut-off found in {len(held)} of {draws}: {kept}, {answered:.1f}% answered; usual threshold "
+        f"cut-off found in {len(precisions)} of {draws}: {summary}, {answered:.1f}% answered; usual threshold "
         f"{np.mean(loose):.3f}, broken in {100 * np.mean(np.array(loose) < promise):.0f}%{note_end}"
     )
     log(f"{name}, promise {promise}: broken {broken:.1f}%; {note}")
-    if held or not reachable:
+    if precisions or not reachable:
         return Claim(f"{name}, promise {promise}: calibrations that break it, percent", broken, goal="<= 5", note=note)
     claim = f"{name}, promise {promise}: calibrations that find a cut-off, percent"
     return Claim(claim, 0, goal=">= 1", note=note)

@@ -30,14 +30,14 @@ from limner.language.wordnet import WordNet
 
 def true_classes(meaning: Meaning, text: str, scene: Scene) -> frozenset[str]:
     """What is truly wrong with a scene as the answer to a caption."""
-    found = {name for entity in meaning.entities for name in _of_entity(entity, text, scene)}
+    classes = {name for entity in meaning.entities for name in _of_entity(entity, text, scene)}
     if meaning.setting and scene.background not in SETTINGS[meaning.setting]:
-        found.add("detail")
+        classes.add("detail")
     if meaning.relation and _unrelated(meaning, scene):
-        found.add("detail")
-    if not found and not meaning.true_of(scene):
-        found.add("detail")  # all that is left is the relation, of too few of them
-    return frozenset(found or {"alternative"})
+        classes.add("detail")
+    if not classes and not meaning.true_of(scene):
+        classes.add("detail")  # all that is left is the relation, of too few of them
+    return frozenset(classes or {"alternative"})
 
 
 def _unrelated(meaning: Meaning, scene: Scene) -> bool:
@@ -48,20 +48,24 @@ def _unrelated(meaning: Meaning, scene: Scene) -> bool:
 
 
 def _of_entity(entity: Entity, text: str, scene: Scene) -> list[str]:
-    kin = [thing for thing in scene.objects if thing.kind in kinds_of(entity.noun)]
+    kin = [scene_object for scene_object in scene.objects if scene_object.kind in kinds_of(entity.noun)]
     if not kin:
         return ["object"]
-    faults = [_faults(entity, text, thing) for thing in kin]
-    fitting = sum(not each for each in faults)
-    if not fitting:
+    faults = [_faults(entity, text, scene_object) for scene_object in kin]
+    matching = sum(not each for each in faults)
+    if not matching:
         return min(faults, key=len)
-    return [] if entity.suits(fitting) else ["number"]
+    return [] if entity.suits(matching) else ["number"]
 
 
-def _faults(entity: Entity, text: str, thing: SceneObject) -> list[str]:
-    found = [what for what in ("colour", "size") if getattr(entity, what) not in (None, getattr(thing, what))]
+def _faults(entity: Entity, text: str, scene_object: SceneObject) -> list[str]:
+    wrong_attributes = [
+        attribute
+        for attribute in ("colour", "size")
+        if getattr(entity, attribute) not in (None, getattr(scene_object, attribute))
+    ]
     acting = any(word in text.lower() for word in ("flying", "floating", "swimming"))
-    return found + ([] if entity.place in (None, thing.place) else ["action" if acting else "detail"])
+    return wrong_attributes + ([] if entity.place in (None, scene_object.place) else ["action" if acting else "detail"])
 
 
 def compared(images: int, each: int, seed: int = 0) -> list[tuple[frozenset[str], frozenset[str]]]:
@@ -72,41 +76,41 @@ def compared(images: int, each: int, seed: int = 0) -> list[tuple[frozenset[str]
     reader = ClaimReader(wordnet, setting_words(world, wordnet))
     log(f"words for backgrounds: {', '.join(sorted(reader.settings))}")
     dice = np.random.default_rng(seed)
-    found = []
+    cases = []
     for text, meaning, home in zip(
         world.texts.values, *(world.texts.field(f) for f in ("meaning", "image")), strict=True
     ):
         for row in _drawn(home, concepts, world.images.ids, dice, each):
-            other = world.images.ids[row]
-            guess = label(Failure("q", text, home, other), concepts[home], concepts[other], reader)
-            found.append(
+            other_image = world.images.ids[row]
+            guess = label(Failure("q", text, home, other_image), concepts[home], concepts[other_image], reader)
+            cases.append(
                 (guess or frozenset({"alternative"}), true_classes(meaning, text, world.images.field("scene")[row]))
             )
-    return found
+    return cases
 
 
 def _drawn(home: str, concepts: dict[str, Concepts], ids: Ids, dice: np.random.Generator, each: int) -> list[int]:
     """Rows of other images, half of them with a kind of object in common, as wrong answers have."""
     kin = [row for row, i in enumerate(ids) if i != home and concepts[i].names & concepts[home].names]
-    near = dice.choice(kin, min(len(kin), each // 2), replace=False) if kin else []
+    similar_rows = dice.choice(kin, min(len(kin), each // 2), replace=False) if kin else []
     far = [row for row in dice.choice(len(ids), each - each // 2, replace=False) if ids[int(row)] != home]
-    return [int(row) for row in (*near, *far)]
+    return [int(row) for row in (*similar_rows, *far)]
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """Precision and recall of every class."""
-    found = compared(200 if options.quick else 600, 4)
-    log(f"{len(found):,} failures; all classes right in {np.mean([g == t for g, t in found]):.1%}")
+    class_pairs = compared(200 if options.quick else 600, 4)
+    log(f"{len(class_pairs):,} failures; all classes right in {np.mean([g == t for g, t in class_pairs]):.1%}")
     for name in CLASSES:
-        both, guessed, true = (
+        agreed, guessed, true = (
             sum(cases)
-            for cases in zip(*((name in g and name in t, name in g, name in t) for g, t in found), strict=True)
+            for cases in zip(*((name in g and name in t, name in g, name in t) for g, t in class_pairs), strict=True)
         )
         note = f"{true:,} true, {guessed:,} found"
         yield Claim(
-            f"scenes: class {name}, precision", both / guessed if guessed else float("nan"), None, ">= 0.9", note
+            f"scenes: class {name}, precision", agreed / guessed if guessed else float("nan"), None, ">= 0.9", note
         )
-        yield Claim(f"scenes: class {name}, recall", both / true if true else float("nan"), None, ">= 0.9", note)
+        yield Claim(f"scenes: class {name}, recall", agreed / true if true else float("nan"), None, ">= 0.9", note)
 
 
 if __name__ == "__main__":

@@ -85,8 +85,8 @@ def sizes(rng: np.random.Generator, cell: Cell) -> np.ndarray:
 
 
 def luck(rng: np.random.Generator, owner: np.ndarray, shared: float) -> np.ndarray:
-    together, own = rng.standard_normal(owner.max() + 1)[owner], rng.standard_normal(len(owner))
-    return np.sqrt(shared) * together + np.sqrt(1 - shared) * own
+    together, own_part = rng.standard_normal(owner.max() + 1)[owner], rng.standard_normal(len(owner))
+    return np.sqrt(shared) * together + np.sqrt(1 - shared) * own_part
 
 
 def placed(ranks: np.ndarray, query: np.ndarray, pool: int) -> Placements:
@@ -97,10 +97,18 @@ def placed(ranks: np.ndarray, query: np.ndarray, pool: int) -> Placements:
     place, last = np.arange(len(ranks)) - np.repeat(indptr[:-1], counts), np.repeat(indptr[1:], counts)
     row = query[order] * 4 * pool
     distinct = np.maximum.accumulate(row + ranks[order] - place) - row + place
-    above = np.minimum(distinct, pool - (last - 1 - np.arange(len(ranks)))) - 1
-    whole = np.full(len(counts), NEVER)
+    ranked_before = np.minimum(distinct, pool - (last - 1 - np.arange(len(ranks)))) - 1
+    all_ranks = np.full(len(counts), NEVER)
     names = Ids((str(n) for n in range(len(counts))), what="query")
-    return Placements(names, indptr, above, np.ones_like(above), np.ones(len(above)), np.full(len(counts), pool), whole)
+    return Placements(
+        names,
+        indptr,
+        ranked_before,
+        np.ones_like(ranked_before),
+        np.ones(len(ranked_before)),
+        np.full(len(counts), pool),
+        all_ranks,
+    )
 
 
 def results(
@@ -121,8 +129,8 @@ def measured(system: System, normal: np.ndarray, owner: np.ndarray, shape: str) 
         return texts
     parts = RSUM.parts
     images = results("i2t", placed(ranks, owner, system.pool), np.arange(owner.max() + 1), parts)
-    both = (*images, *(each for each in texts if each.measure in parts))
-    return [*texts, Result("pairs", "both", RSUM, images[0].queries, images[0].values, parts=both)]
+    all_results = (*images, *(each for each in texts if each.measure in parts))
+    return [*texts, Result("pairs", "both", RSUM, images[0].queries, images[0].values, parts=all_results)]
 
 
 def truth(system: System, shape: str) -> dict[str, float]:
@@ -134,35 +142,35 @@ def truth(system: System, shape: str) -> dict[str, float]:
     normal = ndtri((np.arange(POPULATION) + 0.5) / POPULATION)
     if size > 1:
         normal = luck(np.random.default_rng(0), owner, SHARED)
-    found = {str(r.measure): r.value for r in measured(system, normal, owner, shape)}
+    results = {str(r.measure): r.value for r in measured(system, normal, owner, shape)}
     if shape == FIVE:  # a text's luck does not depend on its image: without the noise of a sample
-        found |= truth(system, ALONE)
-    return found
+        results |= truth(system, ALONE)
+    return results
 
 
 def covered(
-    cell: Cell, values: dict[str, float], others: dict[str, float], simulations: int
+    cell: Cell, values: dict[str, float], rival_values: dict[str, float], simulations: int
 ) -> dict[tuple[str, str], float]:
     """How often the intervals of each measure, and of its difference, hold the truth; only measures with intervals."""
     system = SYSTEMS[cell.system]
-    found: dict[tuple[str, str], list[bool]] = {}
+    hit_lists: dict[tuple[str, str], list[bool]] = {}
     for n in range(simulations):
         rng = np.random.default_rng([n, cell.clusters, *cell.system.encode(), *cell.shape.encode()])
         owner = np.repeat(np.arange(cell.clusters), sizes(rng, cell))
         ours = luck(rng, owner, SHARED)
         theirs = ALIKE * ours + np.sqrt(1 - ALIKE**2) * luck(rng, owner, SHARED)
         pair = (measured(*each, owner, cell.shape) for each in ((system, ours), (system.rival, theirs)))
-        for one, other in zip(*pair, strict=True):
+        for one, second in zip(*pair, strict=True):
             name = str(one.measure)
             if one.statistic == "median" and (n >= BOOTSTRAPPED or cell.clusters < 20):
                 continue
             for kind, interval, target in (
                 ("value", one.interval, values[name]),
-                ("difference", one.difference(other), values[name] - others[name]),
+                ("difference", one.difference(second), values[name] - rival_values[name]),
             ):
                 if interval is not None:
-                    found.setdefault((name, kind), []).append(target in interval)
-    return {key: 100 * float(np.mean(each)) for key, each in found.items()}
+                    hit_lists.setdefault((name, kind), []).append(target in interval)
+    return {key: 100 * float(np.mean(each)) for key, each in hit_lists.items()}
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
@@ -170,14 +178,14 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     cells = [Cell(*each) for each in product(SYSTEMS, (ALONE, FIVE, UNEVEN, ANSWERS), CLUSTERS)]
     table: dict[tuple[str, str], list[tuple[Cell, float]]] = {}
     with ProcessPoolExecutor() as workers:
-        asked = [(SYSTEMS[cell.system], cell.shape) for cell in cells]
-        asked = list(dict.fromkeys([*asked, *((system.rival, shape) for system, shape in asked)]))
-        truths = dict(zip(asked, workers.map(truth, *zip(*asked, strict=True)), strict=True))
+        settings = [(SYSTEMS[cell.system], cell.shape) for cell in cells]
+        settings = list(dict.fromkeys([*settings, *((system.rival, shape) for system, shape in settings)]))
+        truths = dict(zip(settings, workers.map(truth, *zip(*settings, strict=True)), strict=True))
         values = [truths[SYSTEMS[cell.system], cell.shape] for cell in cells]
-        others = [truths[SYSTEMS[cell.system].rival, cell.shape] for cell in cells]
+        rival_truths = [truths[SYSTEMS[cell.system].rival, cell.shape] for cell in cells]
         log("the truth is known")
         for cell, rates in zip(
-            cells, workers.map(covered, cells, values, others, [simulations] * len(cells)), strict=True
+            cells, workers.map(covered, cells, values, rival_truths, [simulations] * len(cells)), strict=True
         ):
             log(f"{cell}: " + ", ".join(f"{name} {kind} {rate:.1f}" for (name, kind), rate in rates.items()))
             for key, rate in rates.items():
@@ -186,14 +194,14 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         yield summed(name if kind == "value" else f"differences of {name}", rows, simulations)
 
 
-def summed(what: str, rows: list[tuple[Cell, float]], simulations: int) -> Claim:
+def summed(title: str, rows: list[tuple[Cell, float]], simulations: int) -> Claim:
     """The worst cell, with the means by the number of clusters."""
-    worst, least = min(rows, key=lambda row: row[1])
+    worst, lowest = min(rows, key=lambda row: row[1])
     by_number = {n: [rate for cell, rate in rows if cell.clusters == n] for n in CLUSTERS}
     means = ", ".join(f"{n}: {np.mean(rates):.1f}" for n, rates in by_number.items() if rates)
-    many = min(simulations, BOOTSTRAPPED) if "MedR" in what else simulations
-    note = f"{worst}; means by clusters {means}; {many:,} simulations of each of {len(rows)} cells"
-    return Claim(f"{what}: least coverage, percent", least, goal=">= 93.5", note=note)
+    repetitions = min(simulations, BOOTSTRAPPED) if "MedR" in title else simulations
+    note = f"{worst}; means by clusters {means}; {repetitions:,} simulations of each of {len(rows)} cells"
+    return Claim(f"{title}: least coverage, percent", lowest, goal=">= 93.5", note=note)
 
 
 if __name__ == "__main__":

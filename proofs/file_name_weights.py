@@ -27,7 +27,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from file_name_models import SUM_EPOCHS, Run, Work, all_trained, backbone_folder, kept
+from file_name_models import SUM_EPOCHS, Run, Work, all_trained, backbone_folder, saved_outputs
 from file_names import configure, device_of
 
 from claims import Claim, log, main, result_file
@@ -51,50 +51,53 @@ def tries(run: Run, seed: int) -> list[Run]:
 
 def best(run: Run, seeds: int, work: Work) -> list[Mapping[str, np.ndarray]]:
     """What is kept of the try that is better on dev, for every seed of which all tries have been trained."""
-    found = []
+    by_seed = []
     for seed in range(seeds):
-        held = [kept(each, work) for each in tries(run, seed) if (work.kept / each.file).is_file()]
-        if len(held) == len(SUM_EPOCHS):
-            found.append(max(held, key=lambda each: float(each["dev"])))
-    return found
+        outputs = [saved_outputs(each, work) for each in tries(run, seed) if (work.kept / each.file).is_file()]
+        if len(outputs) == len(SUM_EPOCHS):
+            by_seed.append(max(outputs, key=lambda each: float(each["dev"])))
+    return by_seed
 
 
-def shares(held: list[Mapping[str, np.ndarray]]) -> np.ndarray:
+def shares(outputs: list[Mapping[str, np.ndarray]]) -> np.ndarray:
     """The image's weight as a share of the name's after the last epoch, seed by seed.
 
     >>> shares([{"weights": np.array([[0.2, 0.9], [0.5, 0.25]])}])
     array([0.5])
     """
-    return np.array([each["weights"][-1, 1] / each["weights"][-1, 0] for each in held])
+    return np.array([each["weights"][-1, 1] / each["weights"][-1, 0] for each in outputs])
 
 
-def table(found: Mapping[str, list[Mapping[str, np.ndarray]]]) -> str:
+def table(outputs_by_name: Mapping[str, list[Mapping[str, np.ndarray]]]) -> str:
     """A row for each kind of training: means over seeds, and the share of every seed."""
     lines = ["| model | seeds | weight of the name | of the image | image / name | by seed | nDCG@5 on dev |"]
     lines.append("|---|" + "---:|" * 6)
-    for name, held in found.items():
-        last, each = np.array([one["weights"][-1] for one in held]), shares(held)
-        cells = [str(len(held)), f"{last[:, 0].mean():.3f}", f"{last[:, 1].mean():.3f}", f"{each.mean():.2f}"]
-        cells += [", ".join(f"{share:.2f}" for share in each), f"{np.mean([one['dev'] for one in held]):.3f}"]
+    for name, outputs in outputs_by_name.items():
+        last, each = np.array([one["weights"][-1] for one in outputs]), shares(outputs)
+        cells = [str(len(outputs)), f"{last[:, 0].mean():.3f}", f"{last[:, 1].mean():.3f}", f"{each.mean():.2f}"]
+        cells += [", ".join(f"{share:.2f}" for share in each), f"{np.mean([one['dev'] for one in outputs]):.3f}"]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", f"In print the image has {PRINTED:.0%} of the name's weight."])
 
 
-def claimed(found: Mapping[str, list[Mapping[str, np.ndarray]]]) -> Iterator[Claim]:
+def claimed(outputs_by_name: Mapping[str, list[Mapping[str, np.ndarray]]]) -> Iterator[Claim]:
     """The share beside the print, and whether the other trainings move it, seed by seed."""
-    ours = shares(found[SEEN.name])
-    epochs = shares([{"weights": one["weights"][:at]} for one in found[SEEN.name] for at in (5, 10)]).reshape(-1, 2)
+    ours = shares(outputs_by_name[SEEN.name])
+    epochs = shares([{"weights": one["weights"][:at]} for one in outputs_by_name[SEEN.name] for at in (5, 10)]).reshape(
+        -1, 2
+    )
     note = f"{len(ours)} seeds, {ours.min():.2f} to {ours.max():.2f}; after 5 and 10 epochs "
     note += f"{epochs[:, 0].mean():.2f} and {epochs[:, 1].mean():.2f}"
     yield Claim("weight of the image / weight of the name (figure 3)", float(ours.mean()), PRINTED, "within 0.1", note,
                 source="print")  # fmt: skip
-    whole = found.get(OTHERS[0].name)
-    for run in OTHERS[1:] if whole else ():
-        if held := found.get(run.name):
-            less = shares(held)
-            note = f"{less.mean():.2f} against {shares(whole).mean():.2f}; the largest of {len(less)} seeds"
-            yield Claim(f"image / name: {run.name}, beside all images as they are", float(less.max()),
-                        float(shares(whole).min()), "<= 1.0", note, source="limner")  # fmt: skip
+    full_outputs = outputs_by_name.get(OTHERS[0].name)
+    for run in OTHERS[1:] if full_outputs else ():
+        if outputs := outputs_by_name.get(run.name):
+            share_values = shares(outputs)
+            means = f"{share_values.mean():.2f} against {shares(full_outputs).mean():.2f}"
+            note = f"{means}; the largest of {len(share_values)} seeds"
+            yield Claim(f"image / name: {run.name}, beside all images as they are", float(share_values.max()),
+                        float(shares(full_outputs).min()), "<= 1.0", note, source="limner")  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
@@ -112,15 +115,15 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         work,
         workers=options.workers,
     )
-    found = {run.name: best(run, options.seeds, work) for run in every}
-    found = {name: held for name, held in found.items() if held}
-    if SEEN.name not in found:
+    outputs_by_name = {run.name: best(run, options.seeds, work) for run in every}
+    outputs_by_name = {name: outputs for name, outputs in outputs_by_name.items() if outputs}
+    if SEEN.name not in outputs_by_name:
         raise SystemExit(f"no {SEEN.name} has been trained with every try: give it more --minutes, or fewer --workers")
-    text = table(found)
+    text = table(outputs_by_name)
     log(text)
     if options.save and not options.quick:
         result_file(Path(sys.argv[0]), options, ".md").write_text(text + "\n", encoding="utf-8")
-    yield from claimed(found)
+    yield from claimed(outputs_by_name)
 
 
 if __name__ == "__main__":

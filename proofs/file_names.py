@@ -78,7 +78,7 @@ SMALL = 0.02
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class PublishedAnswers:
     """A scorer of pairs whose scores are all known: queries and candidates are their numbers."""
 
     logits: np.ndarray
@@ -94,12 +94,12 @@ def first_part_judged(proposer: Scores, logits: np.ndarray) -> Any:
     from limner.match import cascade
 
     numbers = {"queries": list(range(logits.shape[0])), "candidates": list(range(logits.shape[1]))}
-    return cascade(proposer, Known(logits, "known"), depth=SHARE, keep_rest=True, **numbers)
+    return cascade(proposer, PublishedAnswers(logits, "known"), depth=SHARE, keep_rest=True, **numbers)
 
 
 def untrained(work: Work, seeds: int) -> dict[str, list[str]]:
     """For each system whose model did not train, the dev value of every such model."""
-    failed = [(run, float(kept["dev"])) for run, kept in chosen(work, seeds).items()]
+    failed = [(run, float(outputs["dev"])) for run, outputs in chosen(work, seeds).items()]
     failed = [(run, dev) for run, dev in failed if not work.quick and dev < TRAINED[run.kind]]
     return {
         name: [f"seed {r.seed}: {dev:.3f}" for r, dev in failed if r.name == name]
@@ -123,29 +123,29 @@ def systems(pool: Collection, work: Work, seeds: int) -> Iterator[tuple[str, lis
     letters = Levenshtein().scores(names, captions, queries=pool.images.ids, candidates=pool.texts.ids)
     yield "Levenshtein", [letters]
     yield "raw backbone", [raw_backbone(pool, work)]
-    held = chosen(work, seeds)
-    proposed = {run: cosines(pool, kept) for run, kept in held.items() if run.kind == "mcprop"}
+    outputs_by_run = chosen(work, seeds)
+    proposed = {run: cosines(pool, outputs) for run, outputs in outputs_by_run.items() if run.kind == "mcprop"}
     for name in dict.fromkeys(run.name for run in proposed):
         yield name, [scores for run, scores in proposed.items() if run.name == name]
     attentive = [scores for run, scores in proposed.items() if run.name == "MCProp"]
     if attentive:
         yield "MCProp, bijective", [bijective(scores, rounds=10) for scores in attentive]
-    judges = {run: kept for run, kept in held.items() if run.kind == "crank"}
+    judges = {run: outputs for run, outputs in outputs_by_run.items() if run.kind == "crank"}
     for name in dict.fromkeys(run.name for run in judges):
-        each = [kept for run, kept in judges.items() if run.name == name]
-        alone = [matrix(pool, kept["logits"]) for kept in each]
-        alike = [matrix(pool, kept["similarity"]) for kept in each]
+        each = [outputs for run, outputs in judges.items() if run.name == name]
+        alone = [matrix(pool, outputs["logits"]) for outputs in each]
+        alike = [matrix(pool, outputs["similarity"]) for outputs in each]
         yield f"{name} 100%", alone
         yield f"{name} similarity", alike
-        yield f"{name} on Levenshtein 20%", [first_part_judged(letters, kept["logits"]) for kept in each]
+        yield f"{name} on Levenshtein 20%", [first_part_judged(letters, outputs["logits"]) for outputs in each]
         yield (
             f"{name} on {name} similarity 20%",
-            [first_part_judged(scores, kept["logits"]) for scores, kept in zip(alike, each, strict=True)],
+            [first_part_judged(scores, outputs["logits"]) for scores, kept in zip(alike, each, strict=True)],
         )
         if attentive:
             yield (
                 f"{name} on MCProp 20%",
-                [first_part_judged(scores, kept["logits"]) for scores, kept in zip(attentive, each, strict=False)],
+                [first_part_judged(scores, outputs["logits"]) for scores, kept in zip(attentive, each, strict=False)],
             )
 
 
@@ -154,9 +154,9 @@ def matrix(pool: Collection, values: np.ndarray) -> Scores:
     return Scores.from_matrix(values, queries=pool.images.ids, candidates=pool.texts.ids)
 
 
-def cosines(pool: Collection, held: Any) -> Scores:
+def cosines(pool: Collection, outputs: Any) -> Scores:
     """What an MCProp says of every pair."""
-    sides = Embeddings(pool.images.ids, held["queries"]), Embeddings(pool.texts.ids, held["captions"])
+    sides = Embeddings(pool.images.ids, outputs["queries"]), Embeddings(pool.texts.ids, outputs["captions"])
     return Scores.from_embeddings(*sides)
 
 
@@ -164,11 +164,13 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     """Trains what is not kept, measures, and holds the published order."""
     if options.data is None:
         raise SystemExit("file_names needs Flickr8k with its translations and features: --data DIR")
-    kept = Path(options.kept or tempfile.mkdtemp())
-    kept.mkdir(parents=True, exist_ok=True)
+    work_folder = Path(options.kept or tempfile.mkdtemp())
+    work_folder.mkdir(parents=True, exist_ok=True)
     deadline = None if options.minutes is None else time.time() + 60 * options.minutes
     device = device_of(options)
-    work = Work(options.data, kept, backbone_folder(options.minilm, kept), device, options.quick, deadline)
+    work = Work(
+        options.data, work_folder, backbone_folder(options.minilm, work_folder), device, options.quick, deadline
+    )
     trained(work, seeds=options.seeds, workers=options.workers)
     pool = pools(work)["test"]
     reports = measured(pool, work, options.seeds)
@@ -178,7 +180,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     if options.save and not options.quick:
         result_file(Path(sys.argv[0]), options, ".md").write_text(text + "\n", encoding="utf-8")
     models = {run.name for run in chosen(work, options.seeds)}
-    note = "; ".join(f"{name} ({', '.join(told)})" for name, told in failed.items())
+    note = "; ".join(f"{name} ({', '.join(needs_list)})" for name, needs_list in failed.items())
     note = f"not trained: {note}; no claim is made from them" if note else ""
     yield Claim("models that trained, by their value on dev", len(models) - len(failed), len(models), ">= 1", note,
                 source="theory")  # fmt: skip
@@ -212,8 +214,8 @@ def table(reports: Mapping[str, list[Any]], failed: Mapping[str, list[str]]) -> 
         interval = each[0].find("nDCG@5", direction="i2t").interval
         cells = [f"{np.mean([_value(r, m) for r in each]):.3f}" for m in MEASURES.split()]
         cells[0] += f" [{interval.low:.3f}, {interval.high:.3f}]"
-        shown = f"{name} (did not train)" if needs(name, failed) else name
-        lines.append(f"| {shown} | {len(each)} | {' | '.join(cells)} | {PRINTED.get(name, '')} |")
+        title = f"{name} (did not train)" if needs(name, failed) else name
+        lines.append(f"| {title} | {len(each)} | {' | '.join(cells)} | {PRINTED.get(name, '')} |")
     return "\n".join(lines)
 
 
@@ -231,30 +233,30 @@ def claimed(reports: Mapping[str, list[Any]]) -> Iterator[Claim]:
         yield _gain(reports[better], reports[worse], f"{better} over {worse}")
 
 
-def _gain(better: list[Any], worse: list[Any], what: str, printed: float | None = None) -> Claim:
+def _gain(better: list[Any], worse: list[Any], title: str, printed: float | None = None) -> Claim:
     """A printed gain that is large has to be above 0 here too, for sure; a small one has to be small here."""
     gained, low, high = difference(better, worse, "nDCG@5")
     first = difference(better, worse, "R@1")
     note = f"{len(better)} and {len(worse)} seeds; nDCG@5 {gained:+.3f} [{low:+.3f}, {high:+.3f}], "
     note += "R@1 {:+.3f} [{:+.3f}, {:+.3f}]".format(*first)
     if printed is not None and printed < SMALL:
-        return Claim(f"nDCG@5 gained by {what}", gained, printed, "within 0.02", note, source="print")
+        return Claim(f"nDCG@5 gained by {title}", gained, printed, "within 0.02", note, source="print")
     note += "" if printed is None else f"; in print {printed:+.3f}"
-    return Claim(f"nDCG@5 gained by {what}, lower end of the 95% interval", low, goal="> 0", note=note)
+    return Claim(f"nDCG@5 gained by {title}, lower end of the 95% interval", low, goal="> 0", note=note)
 
 
 def difference(better: list[Any], worse: list[Any], measure: str, draws: int = 10_000) -> tuple[float, float, float]:
     """The mean difference and its 95% interval, queries and seeds of both drawn anew."""
     rng = np.random.default_rng(0)
-    held = [np.array([r.find(measure, direction="i2t").values for r in each]) for each in (better, worse)]
-    queries = held[0].shape[1]
+    query_values = [np.array([r.find(measure, direction="i2t").values for r in each]) for each in (better, worse)]
+    queries = query_values[0].shape[1]
     weights = rng.multinomial(queries, np.full(queries, 1 / queries), size=draws) / queries
     means = []
-    for each in held:
+    for each in query_values:
         by_seed = weights @ each.T
         means.append(np.take_along_axis(by_seed, rng.integers(0, len(each), size=by_seed.shape), axis=1).mean(axis=1))
     low, high = np.quantile(means[0] - means[1], (0.025, 0.975))
-    return float(held[0].mean() - held[1].mean()), float(low), float(high)
+    return float(query_values[0].mean() - query_values[1].mean()), float(low), float(high)
 
 
 def _value(report: Any, measure: str) -> float:

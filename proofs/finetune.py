@@ -74,14 +74,14 @@ def world(seed: int, *, swapped: bool = False) -> Collection:
     part = {int(n): name for name, rows in zip(SHARES, np.split(order, cuts), strict=True) for n in rows}
     splits = {name: [i for i, c in zip(drawn.ids, contents, strict=True) if part[number[c]] == name] for name in SHARES}
     values = [Swapped(value) if swapped else value for value in drawn.values]
-    texts = Items([f"t{n}" for n in number.values()], [said(content) for content in number], kind="text")
+    texts = Items([f"t{n}" for n in number.values()], [caption_of(content) for content in number], kind="text")
     return Collection("scenes", Items(drawn.ids, values), texts, Judgements.from_pairs(pairs), splits)
 
 
-def said(content: Content) -> str:
+def caption_of(content: Content) -> str:
     """A caption of what an image shows."""
-    things = [f"{article(colour)} {colour} {kind}" for kind, colour in sorted(content.things)]
-    return f"{' and '.join(things)}, {content.background}"
+    phrases = [f"{article(colour)} {colour} {kind}" for kind, colour in sorted(content.things)]
+    return f"{' and '.join(phrases)}, {content.background}"
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
@@ -98,8 +98,8 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
             yield from lifted(f"clip(model={pretrained})", plain.test, world(seed, swapped=True), seed, pooled)
     for title, differences in pooled.items():
         names, values = zip(*differences, strict=True)
-        found = mean_interval(values, clusters=names, bounds=(-1.0, 1.0))
-        low, mean, high = (100 * bound for bound in (found.low, found.estimate, found.high))
+        interval = mean_interval(values, clusters=names, bounds=(-1.0, 1.0))
+        low, mean, high = (100 * bound for bound in (interval.low, interval.estimate, interval.high))
         note = f"mean gain {mean:+.1f} points, 95% interval {low:+.1f} to {high:+.1f}, {len(values)} queries"
         yield Claim(f"{title} R@1 gain of LoRA, all seeds together, lower end, points", low, goal="> 0", note=note)
 
@@ -109,14 +109,14 @@ def lifted(name: str, plain: Collection, swapped: Collection, seed: int, pooled:
     before = encoder(name, device="cpu")
     tuned = train(swapped, "finetune", encoder=name, seed=seed, **SECOND)
     reports = [evaluate(model, swapped.test, measures="R@1") for model in (tuned, before)]
-    known = evaluate(before, plain, measures="R@1")
+    base_report = evaluate(before, plain, measures="R@1")
     compared = compare(reports)
     for direction, title in (("i2t", "image → text"), ("t2i", "text → image")):
-        after, first, own = (100 * report.value("R@1", direction=direction) for report in (*reports, known))
-        found = compared.line("R@1", direction=direction).between(0, 1)
-        low, high = (100 * bound for bound in (found.interval.low, found.interval.high))
+        after, first, base_rate = (100 * report.value("R@1", direction=direction) for report in (*reports, base_report))
+        change = compared.line("R@1", direction=direction).between(0, 1)
+        low, high = (100 * bound for bound in (change.interval.low, change.interval.high))
         note = (
-            f"{first:.1f} before, {after:.1f} after, on the images it was pretrained for {own:.1f}; difference "
+            f"{first:.1f} before, {after:.1f} after, on the images it was pretrained for {base_rate:.1f}; difference "
             f"{after - first:+.1f} points, 95% interval {low:+.1f} to {high:+.1f}"
         )
         log(f"seed {seed}, {title}: {note}")

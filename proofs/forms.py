@@ -50,21 +50,23 @@ def preference(folder: Path) -> Iterator[Claim]:
                 f"ranking {name}, {measure}", 100 * values[measure][name], printed, "within 0.05", source="print"
             )
     with open_store(folder / "study.db") as store:
-        made = study_of_rankings(judged([5] * 3 + [6, 7, 8] * 12 + [8]), queries=40)
-        asked = add_study(store, made, people=8)
+        study = study_of_rankings(judged([5] * 3 + [6, 7, 8] * 12 + [8]), queries=40)
+        questions = add_study(store, study, people=8)
         people = [add_annotator(store, f"p{n}").id for n in range(8)]
         votes = add_answers(
-            store, "preference", [(n, who, {"choice": "left"}, None) for who in people for n in comparisons(store)]
+            store,
+            "preference",
+            [(n, person, {"choice": "left"}, None) for person in people for n in comparisons(store)],
         )
         counts = preferences(store, samples=0).counts
-    yield Claim("comparisons of 40 queries", asked, 400, "== 1", source="print")
+    yield Claim("comparisons of 40 queries", questions, 400, "== 1", source="print")
     yield Claim("votes of eight people", votes, 3200, "== 1", source="print")
     ours, theirs = (sorted(map(int, (c + c.T)[np.triu_indices(5, 1)])) for c in (counts, table("eccv-d1").values))
     log(f"totals of pairs, three queries with five positives: {ours}; printed {theirs}")
-    same = sum(a == b for a, b in zip(ours, theirs, strict=True))
+    agreed = sum(a == b for a, b in zip(ours, theirs, strict=True))
     yield Claim(
         "totals of pairs as in Table D.1",
-        same,
+        agreed,
         10,
         "== 1",
         "C counts as E where five answers are right",

@@ -143,8 +143,8 @@ def placed(test: Sequence[str], judged: RawJudgements) -> Pairs:
     return Pairs(np.array(captions), np.array([place[i] for i in judged.images]), judged.values.astype(float))
 
 
-def percent(which: Mask) -> float:
-    return 100 * float(which.mean())
+def percent(mask: Mask) -> float:
+    return 100 * float(mask.mean())
 
 
 def line(*cells: str) -> str:
@@ -165,8 +165,10 @@ def counts(data: Data) -> Iterator[Figure]:
     yield Figure("expert: of these, a caption with its own image", int(expert.own.sum()))
     yield Figure("expert: mean score", float(expert.values.mean()))
     yield Figure("expert: pairs with mean score 4", int((data.sums == 12).sum()))
-    more = "30,781 that pass the filter and 10,374 others in print; the file has 6,665 more that pass, origin unknown"
-    yield Figure("crowd: judged pairs", len(crowd.values), "41,155", more)
+    further_note = (
+        "30,781 that pass the filter and 10,374 others in print; the file has 6,665 more that pass, origin unknown"
+    )
+    yield Figure("crowd: judged pairs", len(crowd.values), "41,155", further_note)
     yield Figure("crowd: of these, a caption with its own image", int(crowd.own.sum()))
     yield Figure("crowd: pairs found relevant by nobody, %", percent(crowd.values == 0))
     yield from added(data)
@@ -190,8 +192,8 @@ def shared_by(
 ) -> Iterator[Figure]:
     """How many captions or images have one, two, three, and four or more relevant partners."""
     for n, (number, reason) in enumerate(zip(published, reasons, strict=True), start=1):
-        found = int((np.minimum(relevant, 4) == n).sum())
-        yield Figure(f"crowd: {name} with {n}{' or more' * (n == 4)} relevant (>= 0.5)", found, number, reason)
+        count = int((np.minimum(relevant, 4) == n).sum())
+        yield Figure(f"crowd: {name} with {n}{' or more' * (n == 4)} relevant (>= 0.5)", count, number, reason)
 
 
 def alphas(data: Data) -> Iterator[Figure]:
@@ -252,21 +254,21 @@ def overlaps(data: Data) -> Iterator[Figure]:
         for metric, (published, places, why) in metrics.items():
             name, scores = f"kappa of {metric}, {references}", of_expert_pairs(data, metric, numbers)
             for step, total in places:
-                found = agreement(scores, data.sums, step, total)
-                yield Figure(f"{name}: {step} vs experts' {total / 3:.2f}", found, published, why)
-            found, where = best(grid(data, scores, SEARCHED))
-            yield Figure(f"{name}: best, experts >= 2.67", found, published, f"at {where}")
+                alpha = agreement(scores, data.sums, step, total)
+                yield Figure(f"{name}: {step} vs experts' {total / 3:.2f}", alpha, published, why)
+            alpha, best_at = best(grid(data, scores, SEARCHED))
+            yield Figure(f"{name}: best, experts >= 2.67", alpha, published, f"at {best_at}")
     yield from single_other(data)
 
 
 def single_other(data: Data) -> Iterator[Figure]:
     """One of the four other captions as the only reference; which one, the paper does not say."""
     for metric, published in (("BLEU", "0.36"), ("ROUGE", "0.42")):
-        found = [best(grid(data, of_expert_pairs(data, metric, (n,)), SEARCHED))[0] for n in OTHERS]
-        each = ", ".join(f"{kappa:.3f}" for kappa in found)
+        alphas = [best(grid(data, of_expert_pairs(data, metric, (n,)), SEARCHED))[0] for n in OTHERS]
+        each = ", ".join(f"{kappa:.3f}" for kappa in alphas)
         why = f"mean over #0, #1, #3, #4 ({each}); the paper does not say which it took"
         name = f"kappa of {metric}, one other caption: best, experts >= 2.67"
-        yield Figure(name, float(np.mean(found)), published, why)
+        yield Figure(name, float(np.mean(alphas)), published, why)
 
 
 def lay_scores(data: Data) -> Array:
@@ -276,18 +278,18 @@ def lay_scores(data: Data) -> Array:
     return table[data.expert.captions, data.expert.images]
 
 
-def lay_against_expert(data: Data, *, threshold: float, own: bool, unjudged: bool) -> dict[str, float]:
+def lay_against_expert(data: Data, *, threshold: float, own_captions: bool, unjudged: bool) -> dict[str, float]:
     """Kappa, recall and precision of the crowd against the experts.
 
     Args:
         data: The judgements.
         threshold: Share of yes from which the crowd finds a pair relevant.
-        own: Whether an image's own caption is relevant whatever the crowd said.
+        own_captions: Whether an image's own caption is relevant whatever the crowd said.
         unjudged: Whether pairs the crowd did not see count, as not relevant; else they are left out.
     """
-    lay = np.where(data.expert.own & own, 1.0, lay_scores(data))
-    kept = np.isfinite(lay) | unjudged
-    yes, sums = np.nan_to_num(lay[kept]) >= threshold, data.sums[kept]
+    lay = np.where(data.expert.own & own_captions, 1.0, lay_scores(data))
+    usable = np.isfinite(lay) | unjudged
+    yes, sums = np.nan_to_num(lay[usable]) >= threshold, data.sums[usable]
     return {
         "kappa": cohen_kappa(yes, sums >= 10),
         "recall 4.00": float(yes[sums >= 12].mean()),
@@ -298,12 +300,12 @@ def lay_against_expert(data: Data, *, threshold: float, own: bool, unjudged: boo
 
 def crowds(data: Data) -> Iterator[Figure]:
     """Agreement of the crowd with the experts: read to the letter, and read so that it gives the printed numbers."""
-    letter = lay_against_expert(data, threshold=0.66, own=False, unjudged=False)
-    every = lay_against_expert(data, threshold=0.66, own=True, unjudged=True)
-    fitting = lay_against_expert(data, threshold=0.5, own=True, unjudged=False)
-    which = "yes >= 0.66, pairs that both judged"
+    letter = lay_against_expert(data, threshold=0.66, own_captions=False, unjudged=False)
+    every = lay_against_expert(data, threshold=0.66, own_captions=True, unjudged=True)
+    lay_values = lay_against_expert(data, threshold=0.5, own_captions=True, unjudged=False)
+    setting = "yes >= 0.66, pairs that both judged"
     name = "kappa of the crowd with experts >= 3.33"
-    yield Figure(f"{name}: {which}", letter["kappa"], "0.79", "the next row's reading fits")
+    yield Figure(f"{name}: {setting}", letter["kappa"], "0.79", "the next row's reading fits")
     why = "unjudged pairs count as not relevant, own captions as relevant"
     yield Figure(f"{name}: yes >= 0.66, all 5,822 pairs", every["kappa"], "0.79", why)
     why = "no share of 245 pairs is 98.6%, so the paper counted other pairs"
@@ -312,8 +314,8 @@ def crowds(data: Data) -> Iterator[Figure]:
         ("crowd: pairs of expert score >= 3.67 found, %", "recall 3.67", "95.0", ""),
         ("crowd: relevant pairs with expert score >= 2.67, %", "precision 2.67", "94.7", "0.5 also gives the 2,031"),
     ):
-        yield Figure(f"{name}: {which}", 100 * letter[key], published, "the next row's reading is nearer")
-        yield Figure(f"{name}: yes >= 0.5, own captions relevant", 100 * fitting[key], published, reason)
+        yield Figure(f"{name}: {setting}", 100 * letter[key], published, "the next row's reading is nearer")
+        yield Figure(f"{name}: yes >= 0.5, own captions relevant", 100 * lay_values[key], published, reason)
 
 
 def filtering(data: Data) -> Iterator[Figure]:
@@ -328,8 +330,10 @@ def filtering(data: Data) -> Iterator[Figure]:
     yield from filtered(data, raw < 0.33, "BLEU < 0.330", ("55", "6.9"))
     yield from filtered(data, raw <= 1 / 3, "BLEU <= 1/3 (printed: < 0.333)", ("65", "11.9"))
     votes = data.crowd.values[pre[data.crowd.captions, data.crowd.images] < 0.25]
-    near = "a detail of stemming: 10,360 when words of three letters are stemmed too, 10,781 without irregular forms"
-    yield Figure("crowd: judged though BLEU-pre < 0.25", len(votes), "10,374", near)
+    stemming_note = (
+        "a detail of stemming: 10,360 when words of three letters are stemmed too, 10,781 without irregular forms"
+    )
+    yield Figure("crowd: judged though BLEU-pre < 0.25", len(votes), "10,374", stemming_note)
     yield Figure("crowd: of these, all said no, %", percent(votes == 0), "98.3")
     yield Figure("crowd: of these, most said no, %", percent(votes < 0.5), "99.8")
 
@@ -382,11 +386,15 @@ def crowd_ablation(data: Data) -> str:
     head = "yes from|own captions|not judged by the crowd|kappa 3.33|recall 4.00|recall 3.67|precision 2.67"
     rows = [("**printed**", "", "", "0.79", "0.986", "0.950", "0.947")]
     for threshold in (0.5, 0.66):
-        for own in (False, True):
+        for own_captions in (False, True):
             for unjudged in (False, True):
-                found = lay_against_expert(data, threshold=threshold, own=own, unjudged=unjudged)
-                named = (str(threshold), "relevant" if own else "as judged", "not relevant" if unjudged else "left out")
-                rows.append((*named, *(f"{value:.3f}" for value in found.values())))
+                lay_values = lay_against_expert(data, threshold=threshold, own_captions=own_captions, unjudged=unjudged)
+                named = (
+                    str(threshold),
+                    "relevant" if own_captions else "as judged",
+                    "not relevant" if unjudged else "left out",
+                )
+                rows.append((*named, *(f"{value:.3f}" for value in lay_values.values())))
     return markdown(head, rows)
 
 
@@ -405,9 +413,10 @@ def distributions(data: Data) -> str:
     """How many pairs got which mean score of the experts, and which share of yes from the crowd."""
     tables = []
     for name, values in (("experts' mean", data.sums / 3), ("crowd's yes", data.crowd.values)):
-        found, numbers = np.unique(values.round(2), return_counts=True)
+        distinct_values, numbers = np.unique(values.round(2), return_counts=True)
         rows = [
-            (f"{value:.2f}", f"{n:,}", f"{100 * n / len(values):.1f}") for value, n in zip(found, numbers, strict=True)
+            (f"{value:.2f}", f"{n:,}", f"{100 * n / len(values):.1f}")
+            for value, n in zip(distinct_values, numbers, strict=True)
         ]
         tables.append(markdown(f"{name}|pairs|%", rows))
     return "\n\n".join(tables)
@@ -416,8 +425,8 @@ def distributions(data: Data) -> str:
 def alpha_interval(data: Data, *, samples: int = 1000) -> str:
     """A bootstrap interval of alpha over pairs."""
     draw = np.random.default_rng(0).integers(0, len(data.sums), (samples, len(data.sums)))
-    found = [krippendorff_alpha(data.expert.values[rows].T, level="interval") for rows in draw]
-    low, high = np.percentile(found, [2.5, 97.5])
+    alphas = [krippendorff_alpha(data.expert.values[rows].T, level="interval") for rows in draw]
+    low, high = np.percentile(alphas, [2.5, 97.5])
     return f"alpha (interval) of the file's pairs: 95% bootstrap interval {low:.3f} to {high:.3f}"
 
 
@@ -428,14 +437,14 @@ def figures(data: Data) -> list[Figure]:
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     data = read(options.data)
-    found = figures(data)
+    all_figures = figures(data)
     log("| figure | ours | printed | difference | agrees | reason |\n|---|---:|---:|---:|---|---|")
-    log("\n".join(figure.row() for figure in found))
+    log("\n".join(figure.row() for figure in all_figures))
     if not options.quick:
         for part in (distributions, alpha_interval, kappa_tables, crowd_ablation):
             log("\n" + part(data))
         log("\n" + ablation(data, options.stop_words))
-    yield from (figure.claim() for figure in found if figure.published)
+    yield from (figure.claim() for figure in all_figures if figure.published)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -46,7 +46,7 @@ def luck(rng: np.random.Generator, case: Case, size: int = CAPTIONS) -> np.ndarr
     return (np.sqrt(case.shared) * together + np.sqrt(1 - case.shared) * alone).ravel()
 
 
-def above(rate: float) -> float:
+def upper_end(rate: float) -> float:
     from scipy.special import ndtri
 
     return float(ndtri(1 - rate))
@@ -54,21 +54,21 @@ def above(rate: float) -> float:
 
 def captions(rng: np.random.Generator, case: Case) -> tuple[np.ndarray, float, dict]:
     images = np.repeat(np.arange(case.queries // CAPTIONS), CAPTIONS)
-    return (luck(rng, case) > above(case.rate)) * 1.0, case.rate, {"clusters": images}
+    return (luck(rng, case) > upper_end(case.rate)) * 1.0, case.rate, {"clusters": images}
 
 
 def folds(rng: np.random.Generator, case: Case) -> tuple[np.ndarray, float, dict]:
     """The same in five folds, some of which are twice as hard to hit as others."""
     values, _, options = captions(rng, case)
     fold = options["clusters"] * 5 // (case.queries // CAPTIONS)
-    kept = np.where(fold % 2, values * (rng.random(len(values)) < 0.5), values)
-    return kept, case.rate * (3 + 2 * 0.5) / 5, {**options, "folds": fold}
+    kept_values = np.where(fold % 2, values * (rng.random(len(values)) < 0.5), values)
+    return kept_values, case.rate * (3 + 2 * 0.5) / 5, {**options, "folds": fold}
 
 
 def reciprocal_ranks(rng: np.random.Generator, case: Case) -> tuple[np.ndarray, float, dict]:
     """1 / rank, where ranks are the larger the smaller the rate: very skewed near 0."""
     spread = 1.5
-    middle = spread * above(case.rate)
+    middle = spread * upper_end(case.rate)
     drawn = _reciprocal(middle - spread * luck(rng, case, 1))
     grid = np.linspace(-8, 8, 200_001)
     density = np.exp(-(grid**2) / 2)
@@ -82,8 +82,8 @@ def _reciprocal(log_rank: np.ndarray) -> np.ndarray:
 def differences(rng: np.random.Generator, case: Case) -> tuple[np.ndarray, float, dict]:
     """Two systems, the second of which hits a fifth less often."""
     images = np.repeat(np.arange(case.queries // CAPTIONS), CAPTIONS)
-    a = luck(rng, case) > above(case.rate)
-    b = luck(rng, case) > above(0.8 * case.rate)
+    a = luck(rng, case) > upper_end(case.rate)
+    b = luck(rng, case) > upper_end(0.8 * case.rate)
     return 1.0 * a - b, 0.2 * case.rate, {"clusters": images, "bounds": (-1, 1)}
 
 
@@ -109,15 +109,15 @@ def exact(case: Case) -> tuple[float, float]:
 
 def simulated(case: Case, simulations: int, bootstrapped: int) -> tuple[float, float]:
     """The same, counted; the bootstrap, which is slow, on fewer."""
-    draw, held = KINDS[case.kind], np.zeros((2, simulations))
+    draw, covered_share = KINDS[case.kind], np.zeros((2, simulations))
     for n in range(simulations):
         rng = np.random.default_rng([n, case.queries, int(1000 * case.rate), int(100 * case.shared)])
         values, truth, options = draw(rng, case)
-        held[0, n] = truth in stats.mean_interval(values, **options)
+        covered_share[0, n] = truth in stats.mean_interval(values, **options)
         if n < bootstrapped:
             options.pop("bounds", None)
-            held[1, n] = truth in stats.bootstrap(values, samples=500, seed=n, **options)
-    return 100 * float(held[0].mean()), 100 * float(held[1, :bootstrapped].mean())
+            covered_share[1, n] = truth in stats.bootstrap(values, samples=500, seed=n, **options)
+    return 100 * float(covered_share[0].mean()), 100 * float(covered_share[1, :bootstrapped].mean())
 
 
 def cases(*, quick: bool) -> Iterator[Case]:
@@ -137,9 +137,9 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     simulations, bootstrapped = (200, 50) if options.quick else (2000, 200)
     every = list(cases(quick=options.quick))
     with ProcessPoolExecutor() as pool:
-        found = list(pool.map(covered, [(case, simulations, bootstrapped) for case in every], chunksize=4))
+        coverages = list(pool.map(covered, [(case, simulations, bootstrapped) for case in every], chunksize=4))
     groups: dict[tuple[str, float], list[tuple[Case, float, float]]] = {}
-    for case, (ours, drawn) in zip(every, found, strict=True):
+    for case, (ours, drawn) in zip(every, coverages, strict=True):
         groups.setdefault((case.kind, case.shared), []).append((case, ours, drawn))
         log(f"{case.kind}, shared {case.shared:g}, rate {case.rate:g}, n {case.queries}: {ours:.1f}, was {drawn:.1f}")
     for (kind, shared), rows in groups.items():
@@ -150,12 +150,14 @@ def summed(kind: str, shared: float, rows: list[tuple[Case, float, float]], simu
     """The worst cell and the mean of a part of the table."""
     worst, ours, _ = min(rows, key=lambda row: row[1])
     before = min(row[2] for row in rows)
-    how = "exact" if kind == "hits and misses" else f"{simulations:,} simulations of each of {len(rows)} cells"
-    what = f"{kind}, {shared:.0%} of luck shared" if kind != "hits and misses" else kind
-    note = f"at rate {worst.rate:g}, {worst.queries} queries; the percentile bootstrap's worst is {before:.1f}; {how}"
-    yield Claim(f"{what}: least coverage, percent", ours, goal=">= 93.5", note=note)
+    method = "exact" if kind == "hits and misses" else f"{simulations:,} simulations of each of {len(rows)} cells"
+    title = f"{kind}, {shared:.0%} of luck shared" if kind != "hits and misses" else kind
+    note = (
+        f"at rate {worst.rate:g}, {worst.queries} queries; the percentile bootstrap's worst is {before:.1f}; {method}"
+    )
+    yield Claim(f"{title}: least coverage, percent", ours, goal=">= 93.5", note=note)
     mean = float(np.mean([row[1] for row in rows]))
-    yield Claim(f"{what}: mean coverage, percent", mean, goal="<= 98.5", note="not needlessly wide")
+    yield Claim(f"{title}: mean coverage, percent", mean, goal="<= 98.5", note="not needlessly wide")
 
 
 if __name__ == "__main__":

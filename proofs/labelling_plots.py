@@ -17,11 +17,11 @@ LOOKS = {"fixed": "one look", "anytime": "any time"}
 def rows() -> list[dict[str, Any]]:
     """The rows of all machines; of a row that several have, that of the latest day."""
     saved = sorted(RESULTS.glob("few_labels.*.json"), key=lambda file: json.loads(file.read_text())["date"])
-    held = {}
+    by_label = {}
     for file in saved:
         for row in map(json.loads, file.with_suffix(".rows.jsonl").read_text().splitlines()):
-            held[tuple(row.get(name) for name in ("world", "kind", "judge", "labels", "target"))] = row
-    return list(held.values())
+            by_label[tuple(row.get(name) for name in ("world", "kind", "judge", "labels", "target"))] = row
+    return list(by_label.values())
 
 
 def draw(target: Path) -> None:
@@ -32,33 +32,35 @@ def draw(target: Path) -> None:
     matplotlib.rcParams["svg.hashsalt"] = "limner"
     from matplotlib import pyplot
 
-    held = [r for r in rows() if "covered" in r and not r["world"].endswith("late")]
-    fixed = [r for r in held if r["kind"] in ("fixed", "levels")]
-    named = sorted({r["world"] for r in held if r["target"].startswith("R@1")}, reverse=True)
+    plotted = [r for r in rows() if "covered" in r and not r["world"].endswith("late")]
+    fixed = [r for r in plotted if r["kind"] in ("fixed", "levels")]
+    named = sorted({r["world"] for r in plotted if r["target"].startswith("R@1")}, reverse=True)
     figure = pyplot.figure(figsize=(10, 7.5), layout="constrained")
-    above, below = figure.subfigures(2, 1, height_ratios=(1, 1))
-    _coverage(above.subplots(), fixed)
-    for axes, world in zip(below.subplots(1, max(len(named), 1), sharey=True, squeeze=False)[0], named, strict=False):
-        _widths(axes, [r for r in held if r["world"] == world and _shown(r)])
+    upper_figure, lower_figure = figure.subfigures(2, 1, height_ratios=(1, 1))
+    _coverage(upper_figure.subplots(), fixed)
+    for axes, world in zip(
+        lower_figure.subplots(1, max(len(named), 1), sharey=True, squeeze=False)[0], named, strict=False
+    ):
+        _widths(axes, [r for r in plotted if r["world"] == world and _is_drawn(r)])
         axes.set_title(world, fontsize="medium")
         axes.set_xlabel("labels")
-    below.axes[0].set_ylabel("half-width of R@1, points")
-    lines = {line.get_label(): line for axes in below.axes for line in axes.get_lines()}
-    below.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=4, fontsize="small")
+    lower_figure.axes[0].set_ylabel("half-width of R@1, points")
+    lines = {line.get_label(): line for axes in lower_figure.axes for line in axes.get_lines()}
+    lower_figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=4, fontsize="small")
     figure.savefig(target, metadata={"Date": None})
 
 
-def _shown(row: dict[str, Any]) -> bool:
+def _is_drawn(row: dict[str, Any]) -> bool:
     """The first system's R@1, looked at once or at any time."""
     return row["kind"] in ("fixed", "anytime") and row["target"] in ("R@1 histograms", "R@1 words")
 
 
-def _coverage(axes: Any, held: list[dict[str, Any]]) -> None:
-    measures = list(dict.fromkeys(r["target"].split()[0] for r in held))
-    for judge in dict.fromkeys(r["judge"] for r in held):
-        mine = [r for r in held if r["judge"] == judge]
-        places = [measures.index(r["target"].split()[0]) + 0.13 * (list(COLOURS).index(judge) - 2) for r in mine]
-        axes.scatter(places, [100 * r["covered"] for r in mine], s=9, color=COLOURS[judge], label=judge)
+def _coverage(axes: Any, plotted: list[dict[str, Any]]) -> None:
+    measures = list(dict.fromkeys(r["target"].split()[0] for r in plotted))
+    for judge in dict.fromkeys(r["judge"] for r in plotted):
+        of_judge = [r for r in plotted if r["judge"] == judge]
+        places = [measures.index(r["target"].split()[0]) + 0.13 * (list(COLOURS).index(judge) - 2) for r in of_judge]
+        axes.scatter(places, [100 * r["covered"] for r in of_judge], s=9, color=COLOURS[judge], label=judge)
     axes.axhspan(93.5, 96.5, color="#eeeeee", zorder=0)
     axes.axhline(95, color="#bbbbbb", lw=1, zorder=0)
     axes.set_xticks(range(len(measures)), ["experts' yes" if m == "share" else m for m in measures])
@@ -66,14 +68,14 @@ def _coverage(axes: Any, held: list[dict[str, Any]]) -> None:
     axes.legend(title="judge", ncols=6, fontsize="small", loc="upper right")
 
 
-def _widths(axes: Any, held: list[dict[str, Any]]) -> None:
+def _widths(axes: Any, plotted: list[dict[str, Any]]) -> None:
     """Half-width by labels: solid for one look, dashed for any time."""
     for kind, style in (("fixed", "-"), ("anytime", "--")):
-        for judge in dict.fromkeys(r["judge"] for r in held):
-            mine = sorted((r["labels"], r["half"]) for r in held if (r["kind"], r["judge"]) == (kind, judge))
-            if mine and (kind == "fixed" or judge in ("none", "good")):
+        for judge in dict.fromkeys(r["judge"] for r in plotted):
+            points = sorted((r["labels"], r["half"]) for r in plotted if (r["kind"], r["judge"]) == (kind, judge))
+            if points and (kind == "fixed" or judge in ("none", "good")):
                 look = {"color": COLOURS[judge], "marker": "o", "ms": 3, "lw": 1.2 if judge in COVERING else 3}
-                axes.plot(*zip(*mine, strict=True), style, label=f"{judge}, {LOOKS[kind]}", **look)
+                axes.plot(*zip(*points, strict=True), style, label=f"{judge}, {LOOKS[kind]}", **look)
     axes.set(xscale="log", yscale="log")
     axes.set_xticks([100, 300, 1000], ["100", "300", "1,000"])
     axes.set_yticks([1, 2, 5, 10], ["1", "2", "5", "10"])

@@ -78,8 +78,8 @@ def done(job: Job) -> list[dict[str, Any]]:
     return [{**job.head, "target": name, **row} for name, row in simulate(job).items()]
 
 
-def _row(found: list[tuple[float, float, float]], true: float) -> dict[str, float]:
-    value, low, high = np.array(found).T
+def _row(intervals: list[tuple[float, float, float]], true: float) -> dict[str, float]:
+    value, low, high = np.array(intervals).T
     half = float((high - low).mean() / 2)
     covered = float(((low <= true + 1e-12) & (true <= high + 1e-12)).mean())
     return {"covered": covered, "half": 100 * half, "bias": float(value.mean() - true) / half if half else 0.0}
@@ -91,7 +91,7 @@ def _row(found: list[tuple[float, float, float]], true: float) -> dict[str, floa
 def _by_units(job: Job) -> dict[str, dict[str, float]]:
     """Studies of pairs or queries."""
     prepared = [_Prepared.of(target, job) for target in job.targets]
-    found: Found = {t.name: [] for t in job.targets}
+    estimates_of: Found = {t.name: [] for t in job.targets}
     for seed in range(job.studies):
         drawn = draw(job.codes, job.drawn, shares=job.shares, pilot=PILOT, seed=seed)
         if job.kind == "two draws":
@@ -99,19 +99,20 @@ def _by_units(job: Job) -> dict[str, dict[str, float]]:
         for each in prepared:
             e = each.estimate(job, drawn)
             beyond = each.target.outside  # may be anything: in the middle it goes on as inside
-            found[each.target.name].append((e.value + beyond * e.value, e.low, e.high + beyond))
-    return {t.name: _row(found[t.name], t.true) for t in job.targets}
+            estimates_of[each.target.name].append((e.value + beyond * e.value, e.low, e.high + beyond))
+    return {t.name: _row(estimates_of[t.name], t.true) for t in job.targets}
 
 
-def _further(codes: np.ndarray, first: Drawn, known: np.ndarray, number: int, seed: int) -> Drawn:
+def _further(codes: np.ndarray, first: Drawn, answers: np.ndarray, number: int, seed: int) -> Drawn:
     """Half of a draw, and a second half that follows the answers of the first."""
     before = first.units[: number // 2]
-    size, said = np.bincount(codes), {int(n): float(known[n]) for n in before if np.isfinite(known[n])}
-    rest = number - len(before)
-    shares = shares_of(size * spread_of(codes, size, said, None), size, rest, answered=True)
-    more = draw(codes, rest, shares=shares, before=before, seed=seed + 1_000_000)
+    size, answer_of = np.bincount(codes), {int(n): float(answers[n]) for n in before if np.isfinite(answers[n])}
+    remaining = number - len(before)
+    shares = shares_of(size * spread_of(codes, size, answer_of, None), size, remaining, answered=True)
+    second_half = draw(codes, remaining, shares=shares, before=before, seed=seed + 1_000_000)
     return Drawn(
-        np.concatenate([before, more.units]), np.concatenate([first.probabilities[: len(before)], more.probabilities])
+        np.concatenate([before, second_half.units]),
+        np.concatenate([first.probabilities[: len(before)], second_half.probabilities]),
     )
 
 
@@ -138,21 +139,29 @@ class _Prepared:
         predicted = Predicted.of(target.units, job.codes, scores, signs)
         return cls(target, values, size, np.searchsorted(np.flatnonzero(size), job.codes), predicted)
 
-    def estimate(self, job: Job, found: Drawn) -> Estimate:
-        units, known = found.units, self.predicted
-        mine = ~np.isnan(self.values[units])
-        how: dict[str, Any] = {"bounds": self.target.bounds}
+    def estimate(self, job: Job, drawn: Drawn) -> Estimate:
+        units, predicted = drawn.units, self.predicted
+        has_value = ~np.isnan(self.values[units])
+        estimator: dict[str, Any] = {"bounds": self.target.bounds}
         if job.kind == "anytime":
-            if known is not None:
-                how |= {"predictions": known.columns[units], "expected": known.means, "corners": known.corners}
-            pilot = int((found.probabilities == 1).argmin())
+            if predicted is not None:
+                estimator |= {
+                    "predictions": predicted.columns[units],
+                    "expected": predicted.means,
+                    "corners": predicted.corners,
+                }
+            pilot = int((drawn.probabilities == 1).argmin())
             e = sequential(np.nan_to_num(self.values[units]), job.codes[units], self.size, shares=job.shares,
-                           pilot=pilot, frame=np.bincount(job.codes), member=mine, **how)  # fmt: skip
+                           pilot=pilot, frame=np.bincount(job.codes), member=has_value, **estimator)  # fmt: skip
         else:
-            units = units[mine]
-            if known is not None:
-                how |= {"predictions": known.columns[units], "expected": known.means[self.size > 0], "tuned": True}
-            e = stratified(self.values[units], self.compact[units], self.size[self.size > 0], **how)
+            units = units[has_value]
+            if predicted is not None:
+                estimator |= {
+                    "predictions": predicted.columns[units],
+                    "expected": predicted.means[self.size > 0],
+                    "tuned": True,
+                }
+            e = stratified(self.values[units], self.compact[units], self.size[self.size > 0], **estimator)
         return e.scaled(self.target.scale, self.target.shift)
 
 
@@ -161,19 +170,19 @@ class _Prepared:
 
 def _by_levels(job: Job) -> dict[str, dict[str, float]]:
     """Studies of queries down to a level, as far as the budget goes."""
-    many = job.targets[0].values.shape[1]
+    query_count = job.targets[0].values.shape[1]
     costs = job.targets[0].costs
-    codes = np.repeat(np.arange(len(costs)), many)
+    codes = np.repeat(np.arange(len(costs)), query_count)
     shares = np.array(EXPECTED) / np.sqrt(costs)
-    most = int(job.labels / (shares / shares.sum() @ costs)) + LEAST * len(costs)
-    found: Found = {t.name: [] for t in job.targets}
+    draw_size = int(job.labels / (shares / shares.sum() @ costs)) + LEAST * len(costs)
+    estimates_of: Found = {t.name: [] for t in job.targets}
     for seed in range(job.studies):
-        units = draw(codes, most, shares=shares / shares.sum(), pilot=LEAST, seed=seed).units
+        units = draw(codes, draw_size, shares=shares / shares.sum(), pilot=LEAST, seed=seed).units
         units = units[: int(np.searchsorted(np.cumsum(costs[codes[units]]), job.labels * (1 + 1e-9), side="right"))]
         for t in job.targets:
-            e = (_of_changes if job.kind == "changes" else _of_level_sample)(t, codes[units], units % many)
-            found[t.name].append((e.value, e.low, e.high))
-    return {t.name: _row(found[t.name], t.true) for t in job.targets}
+            e = (_of_changes if job.kind == "changes" else _of_level_sample)(t, codes[units], units % query_count)
+            estimates_of[t.name].append((e.value, e.low, e.high))
+    return {t.name: _row(estimates_of[t.name], t.true) for t in job.targets}
 
 
 def _of_level_sample(target: Leveled, at: np.ndarray, queries: np.ndarray) -> Estimate:
@@ -181,15 +190,15 @@ def _of_level_sample(target: Leveled, at: np.ndarray, queries: np.ndarray) -> Es
     before, after = target.values[at, queries], target.values[at + 1, queries]
     of_two = target.name.endswith("difference")
     bounds, prior = (-1.0 if of_two else 0.0, 1.0), np.array(PRIOR) * (OF_DIFFERENCES if of_two else 1.0)
-    sizes, given = [target.values.shape[1]] * len(target.costs), float(target.values[0].mean())
-    return chained_means(before, after, at, sizes, start=given, prior=prior, bounds=bounds)
+    sizes, start_value = [target.values.shape[1]] * len(target.costs), float(target.values[0].mean())
+    return chained_means(before, after, at, sizes, start=start_value, prior=prior, bounds=bounds)
 
 
 def _of_changes(target: Leveled, at: np.ndarray, queries: np.ndarray) -> Estimate:
     """The same as a sum of the mean changes of all levels: every factor is 1."""
     moved = target.values[at + 1, queries] - target.values[at, queries]
-    sizes, given = [target.values.shape[1]] * len(target.costs), float(target.values[0].mean())
-    return sum_of_means(moved, at, sizes, prior=PRIOR, bounds=(-given, 1 - given)).scaled(1.0, given)
+    sizes, start_value = [target.values.shape[1]] * len(target.costs), float(target.values[0].mean())
+    return sum_of_means(moved, at, sizes, prior=PRIOR, bounds=(-start_value, 1 - start_value)).scaled(1.0, start_value)
 
 
 # --- how many labels --------------------------------------------------------------------------------------------
@@ -206,7 +215,7 @@ _STUDY = {
 
 def _labels_for(job: Job) -> int:
     """The least number of labels whose mean half-width is what the job's name says, by halving."""
-    wanted = float(job.kind.split()[-1])
+    target_width = float(job.kind.split()[-1])
     by_level = job.deeper is None
     if by_level:
         costs = job.targets[0].costs
@@ -217,7 +226,7 @@ def _labels_for(job: Job) -> int:
         middle = (low + high) // 2
         kind = _STUDY[by_level, job.kind.split()[0]]
         part = replace(job, kind=kind, labels=middle, studies=SEARCHED, drawn=middle)
-        wide = next(iter((_by_levels if by_level else _by_units)(part).values()))["half"] > wanted
+        wide = next(iter((_by_levels if by_level else _by_units)(part).values()))["half"] > target_width
         low, high = (middle, high) if wide else (low, middle)
     return high
 
@@ -229,11 +238,11 @@ def simple_queries(values: np.ndarray, half: float) -> int:
     """
 
     def wide(number: int) -> float:
-        found = []
+        estimates = []
         for seed in range(SEARCHED):
             drawn = np.random.default_rng(seed).choice(values, number, replace=False)
-            found.append(sum_of_means(drawn, np.zeros(number, dtype=int), [len(values)], bounds=(0.0, 1.0)))
-        return 100 * float(np.mean([e.high - e.low for e in found])) / 2
+            estimates.append(sum_of_means(drawn, np.zeros(number, dtype=int), [len(values)], bounds=(0.0, 1.0)))
+        return 100 * float(np.mean([e.high - e.low for e in estimates])) / 2
 
     low, high = 2, len(values)
     while high - low > 1:
@@ -248,13 +257,15 @@ def fewest_units(target: Target, scores: np.ndarray | None, half: float) -> floa
     The judge's scores become probabilities by an isotonic regression on the truth itself; what is left is noise that no
     estimate from the same judge can remove. n = N^2 S^2 / (V + N S^2) for N units of variance S^2 and a variance V.
     """
-    true, many = target.values, len(target.values)
-    likely = np.full(many, true.mean())
+    true, size = target.values, len(target.values)
+    likely = np.full(size, true.mean())
     if scores is not None:
-        said = scores[target.units]
-        known = np.isfinite(said)
-        fitted = IsotonicRegression(increasing="auto", out_of_bounds="clip").fit_transform(said[known], true[known])
-        likely[known], likely[~known] = fitted, true[~known].mean() if (~known).any() else 0.0
+        judge_scores = scores[target.units]
+        is_scored = np.isfinite(judge_scores)
+        fitted = IsotonicRegression(increasing="auto", out_of_bounds="clip").fit_transform(
+            judge_scores[is_scored], true[is_scored]
+        )
+        likely[is_scored], likely[~is_scored] = fitted, true[~is_scored].mean() if (~is_scored).any() else 0.0
     noise = float((likely * (1 - likely)).mean())
-    wanted = (half / 100 / target.scale * many / NORMAL) ** 2
-    return many**2 * noise / (wanted + many * noise)
+    target_variance = (half / 100 / target.scale * size / NORMAL) ** 2
+    return size**2 * noise / (target_variance + size * noise)

@@ -86,13 +86,13 @@ class Target:
 
 def scenes() -> Iterator[World]:
     """Two systems of the built-in world, both directions."""
-    whole = limner.load("scenes")
-    held = whole.test
-    scores = {name: limner.train(whole, name).scores(held) for name in ("histograms", "colours")}
+    collection = limner.load("scenes")
+    test_split = collection.test
+    scores = {name: limner.train(collection, name).scores(test_split) for name in ("histograms", "colours")}
     for direction in ("i2t", "t2i"):
         sides = {n: s if direction == "i2t" else s.T for n, s in scores.items()}
-        known, truth = (held.judged(view, direction).relevant for view in ("pairs", "complete"))
-        yield World(f"scenes {direction}", sides, known, truth)
+        positives, truth = (test_split.judged(view, direction).relevant for view in ("pairs", "complete"))
+        yield World(f"scenes {direction}", sides, positives, truth)
 
 
 def coco(data: Path) -> Iterator[World]:
@@ -108,46 +108,46 @@ def coco(data: Path) -> Iterator[World]:
     at = {caption: n for n, (_, caption, _) in enumerate(rows)}
     firsts = {captions[0] for captions in by_image.values()}
     place_of = {image: at[captions[0]] for image, captions in by_image.items()} | at
-    others = [caption for _, caption, _ in rows if caption not in firsts]
+    captions_shown = [caption for _, caption, _ in rows if caption not in firsts]
     texts = [text for _, _, text in rows]
     words = TfidfVectorizer(stop_words="english", sublinear_tf=True).fit_transform(texts)
     letters = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 3)).fit_transform(texts)
     for direction, eccv, pairs in zip(("i2t", "t2i"), read_eccv(), read_coco_pairs(), strict=True):
         images = direction == "i2t"
         queries = [q for q in eccv.queries if q in (by_image if images else at) and q not in firsts]
-        ids = {"queries": queries, "candidates": others if images else list(by_image)}
-        asked, shown = ([place_of[each] for each in side] for side in ids.values())
-        made = {
-            name: Scores.from_matrix((m[asked] @ m[shown].T).toarray(), *ids.values())
+        ids = {"queries": queries, "candidates": captions_shown if images else list(by_image)}
+        query_rows, candidate_rows = ([place_of[each] for each in side] for side in ids.values())
+        system_scores = {
+            name: Scores.from_matrix((m[query_rows] @ m[candidate_rows].T).toarray(), *ids.values())
             for name, m in (("words", words), ("letters", letters))
         }
-        known, truth = (judged.restrict(**ids).relevant for judged in (pairs, eccv))
+        positives, truth = (judged.restrict(**ids).relevant for judged in (pairs, eccv))
         likeness = _likeness(words, at, by_image, images)
-        yield World(f"COCO/ECCV {direction}", made, known, known | truth, likeness)
+        yield World(f"COCO/ECCV {direction}", system_scores, positives, positives | truth, likeness)
 
 
 def _likeness(words: Any, at: dict[str, int], by_image: dict[str, list[str]], images: bool) -> Any:
     """A judge that compares a caption with the captions of the image that nobody else has seen: all but the first."""
 
-    def said(asked: list[tuple[str, str]]) -> np.ndarray:
-        found = np.zeros(len(asked))
-        for n, (query, candidate) in enumerate(asked):
+    def similarities(queried_pairs: list[tuple[str, str]]) -> np.ndarray:
+        likeness = np.zeros(len(queried_pairs))
+        for n, (query, candidate) in enumerate(queried_pairs):
             image, caption = (query, candidate) if images else (candidate, query)
-            rest = [at[c] for c in by_image[image][1:] if c != caption]
-            found[n] = (words[rest] @ words[at[caption]].T).max() if rest else 0.0
-        return found
+            other_captions = [at[c] for c in by_image[image][1:] if c != caption]
+            likeness[n] = (words[other_captions] @ words[at[caption]].T).max() if other_captions else 0.0
+        return likeness
 
-    return said
+    return similarities
 
 
 def flickr(data: Path) -> tuple[Target, dict[str, np.ndarray | None]]:
     """The share of matches among the pairs that experts judged; the judge is the crowd's share of yes."""
-    held = limner.load(f"flickr8k:{data / 'flickr8k'}")
-    expert, crowd = held.extra["expert"], held.ratings["crowd"]
+    photographs = limner.load(f"flickr8k:{data / 'flickr8k'}")
+    expert, crowd = photographs.extra["expert"], photographs.ratings["crowd"]
     pairs = [(i, t) for i, t, _ in expert]
     true = np.array([grade > 0 for _, _, grade in expert], dtype=float)
-    said = {(i, t): grade for i, t, grade in crowd}
-    judge = np.array([said.get(pair, 0.0) for pair in pairs])
+    crowd_grade = {(i, t): grade for i, t, grade in crowd}
+    judge = np.array([crowd_grade.get(pair, 0.0) for pair in pairs])
     random = np.random.default_rng(0).random(len(pairs))
     target = Target("share of matches", np.arange(len(pairs)), true, 1.0, 0.0)
     return target, {"none": None, "crowd": judge, "useless": random, "adversarial": 1 - judge}
@@ -160,67 +160,69 @@ def targets(
     world: World, measures: tuple[Measure, ...], planned: Mapping[str, Ranking] | None = None
 ) -> tuple[SamplingFrame, list[Target]]:
     """The units of a study of the planned systems and every number it estimates, differences among them."""
-    made = frame(planned or world.lists, world.known, measures)
-    pair = made.unit == "pair"
-    index = {(q, c[0]) if pair else q: n for n, (q, c) in enumerate(made.units)}
-    found: list[Target] = []
+    sampling = frame(planned or world.lists, world.known, measures)
+    pair = sampling.unit == "pair"
+    index = {(q, c[0]) if pair else q: n for n, (q, c) in enumerate(sampling.units)}
+    all_targets: list[Target] = []
     for measure in measures:
         total = len(world.known.queries) * ((measure.k or 1) if pair else 1)
         parts = [_target(world, name, measure, index, pair, total) for name in world.lists]
-        found += parts
+        all_targets += parts
         if len(parts) == 2 and not any(each.outside for each in parts):
-            found.append(_difference(str(measure), *parts, total, pair))
-    return made, found
+            all_targets.append(_difference(str(measure), *parts, total, pair))
+    return sampling, all_targets
 
 
 def _target(world: World, name: str, measure: Measure, index: dict[Any, int], pair: bool, total: int) -> Target:
     ranking = world.lists[name]
-    asked = needed(ranking, world.known, measure)
+    needed_pairs = needed(ranking, world.known, measure)
     rows = {q: row for row, q in enumerate(ranking.queries)}
-    true, given = (values(ranking, judged, measure) for judged in (world.truth, world.known))
+    true, first_values = (values(ranking, judged, measure) for judged in (world.truth, world.known))
     if pair:
-        wanted: list[Any] = [(q, c) for q, cs in asked.items() for c in cs]
-        shift = float(given.mean())
-        right = {w: float(w in world.matches) for w in wanted}
+        unit_keys: list[Any] = [(q, c) for q, cs in needed_pairs.items() for c in cs]
+        shift = float(first_values.mean())
+        right = {w: float(w in world.matches) for w in unit_keys}
     else:
-        wanted = list(asked)
-        shift = float(given.sum() - sum(given[rows[q]] for q in wanted)) / len(given)
-        right = {q: float(true[rows[q]]) for q in wanted}
-    inside = [w for w in wanted if w in index]
-    units, made = np.array([index[w] for w in inside]), np.array([right[w] for w in inside])
-    outside, beyond = (len(wanted) - len(inside)) / total, sum(right[w] for w in wanted if w not in index) / total
-    target = Target(f"{measure} {name}", units, made, len(units) / total, shift, outside=outside, beyond=beyond)
+        unit_keys = list(needed_pairs)
+        shift = float(first_values.sum() - sum(first_values[rows[q]] for q in unit_keys)) / len(first_values)
+        right = {q: float(true[rows[q]]) for q in unit_keys}
+    inside = [w for w in unit_keys if w in index]
+    units, unit_values = np.array([index[w] for w in inside]), np.array([right[w] for w in inside])
+    outside, beyond = (len(unit_keys) - len(inside)) / total, sum(right[w] for w in unit_keys if w not in index) / total
+    target = Target(f"{measure} {name}", units, unit_values, len(units) / total, shift, outside=outside, beyond=beyond)
     assert abs(target.true - true.mean()) < 1e-9
     return target
 
 
-def _difference(name: str, one: Target, other: Target, total: float, pair: bool) -> Target:
+def _difference(name: str, one: Target, rival: Target, total: float, pair: bool) -> Target:
     """One system less the other; pairs that both return cancel out, and of the other's counts that they are wrong."""
     values = dict(zip(one.units.tolist(), one.values.tolist(), strict=True))
-    theirs = dict(zip(other.units.tolist(), other.values.tolist(), strict=True))
-    name, shift = f"{name} difference", one.shift - other.shift
+    theirs = dict(zip(rival.units.tolist(), rival.values.tolist(), strict=True))
+    name, shift = f"{name} difference", one.shift - rival.shift
     if not pair:
-        apart = {n: values.get(n, 0.0) - theirs.get(n, 0.0) for n in values.keys() | theirs.keys()}
-        units, made = np.array(list(apart)), np.array(list(apart.values()))
-        return Target(name, units, made, len(units) / total, shift, (-1.0, 1.0))
-    mine, back = ([n for n in each if n not in rest] for each, rest in ((values, theirs), (theirs, values)))
-    made = np.array([*(values[n] for n in mine), *(1 - theirs[n] for n in back)])
-    signs = np.repeat([1.0, -1.0], [len(mine), len(back)])
-    units, shift = np.array([*mine, *back]), shift - len(back) / total
-    return Target(name, units, made, len(units) / total, shift, signs=signs)
+        differences = {n: values.get(n, 0.0) - theirs.get(n, 0.0) for n in values.keys() | theirs.keys()}
+        units, unit_values = np.array(list(differences)), np.array(list(differences.values()))
+        return Target(name, units, unit_values, len(units) / total, shift, (-1.0, 1.0))
+    only_first, back = (
+        [n for n in each if n not in opposite] for each, opposite in ((values, theirs), (theirs, values))
+    )
+    unit_values = np.array([*(values[n] for n in only_first), *(1 - theirs[n] for n in back)])
+    signs = np.repeat([1.0, -1.0], [len(only_first), len(back)])
+    units, shift = np.array([*only_first, *back]), shift - len(back) / total
+    return Target(name, units, unit_values, len(units) / total, shift, signs=signs)
 
 
-def judges(world: World, made: SamplingFrame) -> dict[str, np.ndarray | None]:
+def judges(world: World, sampling: SamplingFrame) -> dict[str, np.ndarray | None]:
     """What each judge says of each unit: of its likeliest pair."""
-    random, units = np.random.default_rng(1), made.units
+    random, units = np.random.default_rng(1), sampling.units
     true = np.array([any((q, c) in world.matches for c in cs) for q, cs in units], dtype=float)
     good = np.clip(0.7 * true + 0.15 + 0.25 * random.normal(size=len(true)), 0, 1)
-    found: dict[str, np.ndarray | None] = {"none": None, "good": good}
-    found |= {"useless": random.random(len(true)), "adversarial": 1 - good}
+    by_judge: dict[str, np.ndarray | None] = {"none": None, "good": good}
+    by_judge |= {"useless": random.random(len(true)), "adversarial": 1 - good}
     if world.captions is not None:
         ends = np.cumsum([0, *(len(cs) for _, cs in units)])
-        found["captions"] = np.maximum.reduceat(world.captions([(q, c) for q, cs in units for c in cs]), ends[:-1])
-    return found
+        by_judge["captions"] = np.maximum.reduceat(world.captions([(q, c) for q, cs in units for c in cs]), ends[:-1])
+    return by_judge
 
 
 # --- levels -----------------------------------------------------------------------------------------------------
@@ -252,19 +254,24 @@ def leveled(world: World, planned: tuple[str, ...] | None = None) -> list[Levele
     lists = {n: world.scores[n].top(levels.depth_of(WHOLE)) for n in names}
     upper = levels.levels(lists, world.known)
     costs = levels.costs(upper, world.known)
-    known = world.known
-    revealed = [known, *(_revealed(world, each) for each in upper), known | world.truth]
+    positives = world.known
+    revealed = [positives, *(_revealed(world, each) for each in upper), positives | world.truth]
     placed = {n: place(each, [RankRequest(judged) for judged in revealed])[0] for n, each in world.scores.items()}
-    found = []
+    results = []
     for measure in WHOLE:
         steps = {n: np.array([measure(at) for at in each]) for n, each in placed.items()}
-        one, other = steps.values()
-        for name, each in {**steps, "difference": one - other}.items():
-            found.append(Leveled(f"{measure} {name}", each, costs))
-    return found
+        one, second = steps.values()
+        for name, each in {**steps, "difference": one - second}.items():
+            results.append(Leveled(f"{measure} {name}", each, costs))
+    return results
 
 
-def _revealed(world: World, held: list[tuple[str, ...]]) -> Judgements:
-    yes = [(q, c) for q, own in zip(world.known.queries, held, strict=True) for c in own if (q, c) in world.matches]
+def _revealed(world: World, labelled: list[tuple[str, ...]]) -> Judgements:
+    yes = [
+        (q, c)
+        for q, candidates in zip(world.known.queries, labelled, strict=True)
+        for c in candidates
+        if (q, c) in world.matches
+    ]
     ids = {"queries": world.known.queries, "candidates": world.known.candidates}
     return world.known | Judgements.from_pairs(yes, **ids)

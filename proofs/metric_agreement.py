@@ -52,14 +52,14 @@ def off_by(ours: np.ndarray) -> np.ndarray:
 
 def averages() -> Iterator[bool]:
     """For each model and column of Table 4: is it the mean (rsum: the sum) of D.2 and D.3 within rounding?"""
-    there, back, both = (published.table(name) for name in ("eccv-d2", "eccv-d3", "eccv-4"))
+    forward, back, joint = (published.table(name) for name in ("eccv-d2", "eccv-d3", "eccv-4"))
     recalls = [f"coco-1k R@{k}" for k in (1, 5, 10)]
-    for name, decimals in zip(both.columns, both.decimals, strict=True):
+    for name, decimals in zip(joint.columns, joint.decimals, strict=True):
         if name == "coco-1k rsum":
-            expected = sum(t.column(recall) for t in (there, back) for recall in recalls)
+            expected = sum(t.column(recall) for t in (forward, back) for recall in recalls)
         else:
-            expected = (there.column(name) + back.column(name)) / 2
-        yield from np.abs(both.column(name) - expected) <= 0.5 * 10.0**-decimals + 1e-9
+            expected = (forward.column(name) + back.column(name)) / 2
+        yield from np.abs(joint.column(name) - expected) <= 0.5 * 10.0**-decimals + 1e-9
 
 
 def run(_: argparse.Namespace) -> Iterator[Claim]:

@@ -84,27 +84,34 @@ def tries(options: argparse.Namespace, share: float) -> list[dict[str, Any]]:
     """The settings that every loss is tried with."""
     if options.quick or options.device == "cpu":
         return [{**COMMON, **SMALLER, "device": options.device}]
-    held = [how for how in TRIES.values() if how["dropout"]] + [LONGER] * (share > 0)
-    return [{**COMMON, **how, "device": options.device} for how in held]
+    settings = [setting for setting in TRIES.values() if setting["dropout"]] + [LONGER] * (share > 0)
+    return [{**COMMON, **setting, "device": options.device} for setting in settings]
 
 
 def trained_runs(options: argparse.Namespace, folder: Path, shares: list[float], losses: list[str]) -> Runs:
     """For every loss and share: the runs with the settings that were best on dev, one for each seed."""
     deadline = None if options.minutes is None else time.time() + 60 * options.minutes
-    how: dict[str, Any] = {"workers": options.workers, "kept": options.kept, "changed": shuffled, "deadline": deadline}
-    few = QUICK_IMAGES if options.quick else None
+    run_options: dict[str, Any] = {
+        "workers": options.workers,
+        "kept": options.kept,
+        "changed": shuffled,
+        "deadline": deadline,
+    }
+    image_limit = QUICK_IMAGES if options.quick else None
 
     def job(label: str, share: float, seed: int, settings: Mapping[str, Any]) -> Job:
-        return Job(label, seed, {**settings, **LOSSES[label]}, noise=share, images=few)
+        return Job(label, seed, {**settings, **LOSSES[label]}, noise=share, images=image_limit)
 
     cases = [(label, share) for share in reversed(shares) for label in losses]
-    first = all_trained([job(*case, 0, each) for case in cases for each in tries(options, case[1])], folder, **how)
+    first = all_trained(
+        [job(*case, 0, each) for case in cases for each in tries(options, case[1])], folder, **run_options
+    )
     best = {case: max(_of(first, case), key=_dev_then_longer) for case in cases if _of(first, case)}
     seeds = range(1, 1 if options.quick else options.seeds)
-    rest = all_trained(
-        [job(*case, seed, run.job.options) for seed in seeds for case, run in best.items()], folder, **how
+    further_runs = all_trained(
+        [job(*case, seed, run.job.options) for seed in seeds for case, run in best.items()], folder, **run_options
     )
-    return {case: [run, *_of(rest, case)] for case, run in best.items()}
+    return {case: [run, *_of(further_runs, case)] for case, run in best.items()}
 
 
 def _dev_then_longer(run: Trained) -> tuple[float, int]:
@@ -156,12 +163,14 @@ def claims(runs: Runs, shares: list[float]) -> Iterator[Claim]:
 
 def beside_knn(runs: Runs, share: float) -> Claim:
     """R@1 of adaptive k minus that of kNN; the lower end of the interval over queries tells whether it is better."""
-    ours, other = runs["adaptive k", share], runs[KNN, share]
+    ours, rival_runs = runs["adaptive k", share], runs[KNN, share]
     lows, moved = [], []
     for direction in DIRECTIONS:
-        found = [np.mean([run.test["none"][direction, "R@1"] for run in each], axis=0) for each in (ours, other)]
-        images = None if direction == "i2t" else np.repeat(np.arange(len(found[0]) // 5), 5)
-        gained = 100 * (found[0] - found[1])
+        mean_hits = [
+            np.mean([run.test["none"][direction, "R@1"] for run in each], axis=0) for each in (ours, rival_runs)
+        ]
+        images = None if direction == "i2t" else np.repeat(np.arange(len(mean_hits[0]) // 5), 5)
+        gained = 100 * (mean_hits[0] - mean_hits[1])
         interval = bootstrap(gained, clusters=images)
         lows.append(interval.low)
         moved.append(f"{DIRECTIONS[direction]} {gained.mean():+.1f} [{interval.low:+.1f}, {interval.high:+.1f}]")
@@ -175,8 +184,8 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     shares = [0.0, 0.4] if options.quick else sorted(options.shares)
     losses = [KNN, "adaptive k"] if options.quick else options.losses
     runs = trained_runs(options, folder, shares, losses)
-    held = next(iter(runs.values()))
-    text = table(runs, shares) + f"\n\nSeeds: {len(held)}. Trained on {held[0].device}.\n"
+    some_runs = next(iter(runs.values()))
+    text = table(runs, shares) + f"\n\nSeeds: {len(some_runs)}. Trained on {some_runs[0].device}.\n"
     log(text)
     if options.save and not options.quick:
         keep_tables(text, options)

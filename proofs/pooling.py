@@ -82,10 +82,10 @@ class Pool:
             references: The five captions of each image.
         """
         crowd = test.ratings["crowd"].restrict(queries=test.images.ids, candidates=test.texts.ids)
-        own = _mask(test.judgements.relevant)
+        originals = _mask(test.judgements.relevant)
         overlap = bleu_table(list(test.texts.values), references, words=content_words).T
-        relevant = own | _mask(crowd.at_least(HALF_OF_THE_VOTES).relevant)
-        return cls(own | _mask(crowd), relevant, own, np.asarray(overlap, dtype=np.float64))
+        relevant = originals | _mask(crowd.at_least(HALF_OF_THE_VOTES).relevant)
+        return cls(originals | _mask(crowd), relevant, originals, np.asarray(overlap, dtype=np.float64))
 
     @property
     def T(self) -> Pool:
@@ -94,9 +94,9 @@ class Pool:
 
     def rates(self) -> Rates:
         """By band of BLEU-pre, of all judged pairs that pass the filter and are no originals."""
-        asked = self.judged & self.passes & ~self.own
-        band, count = _group(BANDS, self.overlap[asked]), len(BANDS)
-        return Rates(np.bincount(band, minlength=count), np.bincount(band[self.relevant[asked]], minlength=count))
+        filtered = self.judged & self.passes & ~self.own
+        band, count = _group(BANDS, self.overlap[filtered]), len(BANDS)
+        return Rates(np.bincount(band, minlength=count), np.bincount(band[self.relevant[filtered]], minlength=count))
 
     def rates_of(self, scores: npt.NDArray[np.floating], *, depth: int = 10) -> Rates:
         """The same of one system's first answers, by group of ranks (rows) and band.
@@ -106,10 +106,12 @@ class Pool:
             depth: How many answers of each query count.
         """
         first = np.argsort(-scores, axis=1, kind="stable")[:, :depth]
-        held = (np.take_along_axis(m, first, axis=1) for m in (self.judged & self.passes & ~self.own, self.relevant))
-        asked, right = held
+        top_masks = (
+            np.take_along_axis(m, first, axis=1) for m in (self.judged & self.passes & ~self.own, self.relevant)
+        )
+        filtered, right = top_masks
         at = self._cells(first)
-        counts = (np.bincount(at[mask], minlength=len(RANKS) * len(BANDS)) for mask in (asked, asked & right))
+        counts = (np.bincount(at[mask], minlength=len(RANKS) * len(BANDS)) for mask in (filtered, filtered & right))
         judged, relevant = (each.reshape(len(RANKS), len(BANDS)) for each in counts)
         return Rates(judged, relevant)
 
@@ -122,11 +124,11 @@ class Pool:
             depth: How many answers of each query count.
         """
         first = np.argsort(-scores, axis=1, kind="stable")[:, :depth]
-        never = np.take_along_axis(~self.judged & self.passes, first, axis=1)
+        unjudged = np.take_along_axis(~self.judged & self.passes, first, axis=1)
         share = np.broadcast_to(np.atleast_2d(rates.share), (len(RANKS), len(BANDS)))
-        found = np.zeros(scores.shape)
-        np.put_along_axis(found, first, np.where(never, share.ravel()[self._cells(first)], 0.0), axis=1)
-        return found
+        likelihood = np.zeros(scores.shape)
+        np.put_along_axis(likelihood, first, np.where(unjudged, share.ravel()[self._cells(first)], 0.0), axis=1)
+        return likelihood
 
     def expected(self, scores: npt.NDArray[np.floating], chances: Floats, *, draws: int = DRAWS) -> float:
         """R-precision in percent, the mean over draws of which of the never judged answers are right.
@@ -157,10 +159,10 @@ class Pool:
         order = np.argsort(-scores, axis=1, kind="stable")
         first = order[:, :depth]
         judged, passes = (np.take_along_axis(mask, first, axis=1) for mask in (self.judged, self.passes))
-        never = ~judged & passes
+        unjudged = ~judged & passes
         right = self.relevant.copy()
-        np.put_along_axis(right, first, np.take_along_axis(right, first, axis=1) | never, axis=1)
-        shares = (100 * float(mask.mean()) for mask in (judged, ~judged & ~passes, never))
+        np.put_along_axis(right, first, np.take_along_axis(right, first, axis=1) | unjudged, axis=1)
+        shares = (100 * float(mask.mean()) for mask in (judged, ~judged & ~passes, unjudged))
         return Bias(*shares, r_precision(self.relevant, order), r_precision(right, order))
 
 
@@ -171,17 +173,17 @@ def first_answers(scores: npt.NDArray[np.floating], *, depth: int = 10) -> Mask:
         scores: Queries by candidates.
         depth: How many answers of each query count.
     """
-    found = np.zeros(scores.shape, dtype=bool)
-    np.put_along_axis(found, np.argsort(-scores, axis=1, kind="stable")[:, :depth], True, axis=1)
-    return found
+    is_first = np.zeros(scores.shape, dtype=bool)
+    np.put_along_axis(is_first, np.argsort(-scores, axis=1, kind="stable")[:, :depth], True, axis=1)
+    return is_first
 
 
 def r_precision(relevant: Mask, order: npt.NDArray[np.integer]) -> float:
     """The mean share of relevant candidates among the first R, where R is their number; in percent."""
-    held = np.take_along_axis(relevant, order, axis=1)
+    ranked_relevance = np.take_along_axis(relevant, order, axis=1)
     sizes = relevant.sum(axis=1)
-    inside = np.arange(held.shape[1])[None] < sizes[:, None]
-    return 100 * float(((held & inside).sum(axis=1) / sizes).mean())
+    inside = np.arange(ranked_relevance.shape[1])[None] < sizes[:, None]
+    return 100 * float(((ranked_relevance & inside).sum(axis=1) / sizes).mean())
 
 
 def _group(begins: Sequence[float], values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -191,6 +193,6 @@ def _group(begins: Sequence[float], values: npt.NDArray[Any]) -> npt.NDArray[np.
 
 def _mask(judgements: Judgements) -> Mask:
     """Which pairs are in judgements."""
-    found = np.zeros((len(judgements.queries), len(judgements.candidates)), dtype=bool)
-    found[judgements.rows, judgements.columns] = True
-    return found
+    mask = np.zeros((len(judgements.queries), len(judgements.candidates)), dtype=bool)
+    mask[judgements.rows, judgements.columns] = True
+    return mask

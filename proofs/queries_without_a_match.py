@@ -55,16 +55,16 @@ class World:
         images, texts = [f"i{n:03}" for n in range(IMAGES)], [f"t{n:03}" for n in range(2 * IMAGES)]
         truth = np.zeros((IMAGES, 2 * IMAGES), dtype=bool)
         truth[:, :IMAGES] = np.eye(IMAGES, dtype=bool) | (random.random((IMAGES, IMAGES)) < 0.05)
-        others = IMAGES + random.permutation(IMAGES)[: round(matched * IMAGES)]
-        truth[random.integers(0, IMAGES, len(others)), others] = True
+        matched_rows = IMAGES + random.permutation(IMAGES)[: round(matched * IMAGES)]
+        truth[random.integers(0, IMAGES, len(matched_rows)), matched_rows] = True
         pairs = Judgements.from_pairs(zip(images, texts, strict=False), queries=images, candidates=texts, name="pairs")
         collection = Collection("half", Items(images, [None] * IMAGES), Items(texts, texts, kind="text"), pairs)
         noisy = truth + random.choice([0.45, 0.9]) * random.normal(size=truth.shape)
         return cls(collection, Scores.from_matrix(noisy, images, texts), truth)
 
-    def value(self, measure: str, *, given: bool) -> float:
+    def value(self, measure: str, *, given_matches: bool) -> float:
         """The true value over the texts with an image of their own, or over all texts with a match."""
-        rows = self.truth.T[: IMAGES if given else None]
+        rows = self.truth.T[: IMAGES if given_matches else None]
         right = Judgements.from_pairs((f"t{t:03}", f"i{i:03}") for t, i in np.argwhere(rows))
         texts = self.scores.T.restrict(queries=[f"t{t:03}" for t in np.flatnonzero(rows.any(axis=1))])
         return limner.evaluate(texts, right, measures=measure).results[0].value
@@ -93,14 +93,14 @@ def holds(measure: str, matched: float, seed: int) -> tuple[bool, bool, bool]:
             seed=seed,
         )
         world.label(store)
-        (found,), notes = estimates(store, {"t2i": world.scores.T}, world.collection)
-    said = " ".join(notes)
-    low, high = map(float, re.search(rf"{measure} is between ([\d.]+) and ([\d.]+)", said).groups())  # type: ignore[union-attr]
-    most = int(re.search(r"at most (\d+) have no match at all", said)[1])  # type: ignore[index]
+        (estimate,), notes = estimates(store, {"t2i": world.scores.T}, world.collection)
+    note = " ".join(notes)
+    low, high = map(float, re.search(rf"{measure} is between ([\d.]+) and ([\d.]+)", note).groups())  # type: ignore[union-attr]
+    upper_count = int(re.search(r"at most (\d+) have no match at all", note)[1])  # type: ignore[index]
     return (
-        found.estimate.low <= world.value(measure, given=True) <= found.estimate.high,
-        low - 0.05 <= 100 * world.value(measure, given=False) <= high + 0.05,
-        int((~world.truth.T.any(axis=1)).sum()) <= most,
+        estimate.estimate.low <= world.value(measure, given_matches=True) <= estimate.estimate.high,
+        low - 0.05 <= 100 * world.value(measure, given_matches=False) <= high + 0.05,
+        int((~world.truth.T.any(axis=1)).sum()) <= upper_count,
     )
 
 
@@ -113,12 +113,14 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
                 cell = ([measure] * simulations, [matched] * simulations, range(simulations))
                 rates[matched] = 100 * np.mean(list(workers.map(holds, *cell, chunksize=5)), axis=0)
                 log(f"{measure}, {matched:.0%} of the other texts match: {rates[matched]}")
-            said = ("the estimate over queries with a given match", "the range over all queries with a match")
-            for at, what in enumerate((*said, "the most queries without a match")):
+            titles = ("the estimate over queries with a given match", "the range over all queries with a match")
+            for at, title in enumerate((*titles, "the most queries without a match")):
                 shares = ", ".join(f"{matched:.0%}: {rate[at]:.1f}" for matched, rate in rates.items())
                 note = f"by the share of the other texts that match: {shares}; {simulations} studies each"
-                least = min(rate[at] for rate in rates.values())
-                yield Claim(f"{measure}: {what} holds the truth, least percent", least, goal=">= 92.5", note=note)
+                lowest_rate = min(rate[at] for rate in rates.values())
+                yield Claim(
+                    f"{measure}: {title} holds the truth, least percent", lowest_rate, goal=">= 92.5", note=note
+                )
 
 
 if __name__ == "__main__":

@@ -84,32 +84,32 @@ def drawn(case: Case, seed: int) -> np.ndarray:
     return 1 / np.ceil(np.exp(-1.5 * over)).clip(1, 1e4) if case.graded else (over > 0) * 1.0
 
 
-def held(job: tuple[Case, int]) -> tuple[bool, float, float]:
+def covered(job: tuple[Case, int]) -> tuple[bool, float, float]:
     """Whether all sets hold, the share of them that do, and their mean size."""
     case, seed = job
     values, rates = drawn(case, seed), np.array(case.rates)
     if case.known == "means":
-        found = stats.rank_sets_of_means(values.mean(axis=0), [case.images] * len(rates))
+        intervals = stats.rank_sets_of_means(values.mean(axis=0), [case.images] * len(rates))
     else:
         images = np.repeat(np.arange(case.images), CAPTIONS)
-        found = stats.rank_sets(values, clusters=images, samples=4000, seed=seed)
+        intervals = stats.rank_sets(values, clusters=images, samples=4000, seed=seed)
     best, worst = 1 + (rates > rates[:, None]).sum(axis=1), (rates >= rates[:, None]).sum(axis=1)
-    inside = (found.lowest <= best) & (worst <= found.highest)  # all ranks that tied systems share
-    return bool(inside.all()), float(inside.mean()), float((found.highest - found.lowest + 1).mean())
+    inside = (intervals.lowest <= best) & (worst <= intervals.highest)  # all ranks that tied systems share
+    return bool(inside.all()), float(inside.mean()), float((intervals.highest - intervals.lowest + 1).mean())
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     simulations = 100 if options.quick else SIMULATIONS
-    least = 100.0
+    lowest = 100.0
     with ProcessPoolExecutor() as pool:
         for case in CASES:
-            rows = list(pool.map(held, [(case, seed) for seed in range(simulations)], chunksize=20))
-            whole, each, size = (100 * float(np.mean([row[0] for row in rows])), *np.mean(rows, axis=0)[1:])
-            least = min(least, whole)
+            rows = list(pool.map(covered, [(case, seed) for seed in range(simulations)], chunksize=20))
+            all_covered, each, size = (100 * float(np.mean([row[0] for row in rows])), *np.mean(rows, axis=0)[1:])
+            lowest = min(lowest, all_covered)
             note = f"of single systems {100 * each:.1f}; a set holds {size:.1f} of {len(case.rates)} ranks on average"
-            log(f"{case.name}: {whole:.2f}; {note}")
-            yield Claim(f"{case.name}: boards whose sets all hold, percent", whole, goal=">= 95", note=note)
-    yield Claim(f"least over {len(CASES)} cases of {simulations:,} simulations, percent", least, goal=">= 95")
+            log(f"{case.name}: {all_covered:.2f}; {note}")
+            yield Claim(f"{case.name}: boards whose sets all hold, percent", all_covered, goal=">= 95", note=note)
+    yield Claim(f"least over {len(CASES)} cases of {simulations:,} simulations, percent", lowest, goal=">= 95")
 
 
 if __name__ == "__main__":

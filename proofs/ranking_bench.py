@@ -63,12 +63,12 @@ class Data:
     def read(cls, folder: Path, *, quick: bool) -> Data:
         """Flickr8k; with `quick` a sixth of the training images."""
         place = folder / "flickr8k" if (folder / "flickr8k").is_dir() else folder
-        whole = load_flickr8k(place)
-        train = whole.train.restrict(list(whole.train.images.ids)[::6]) if quick else whole.train
+        collection = load_flickr8k(place)
+        train = collection.train.restrict(list(collection.train.images.ids)[::6]) if quick else collection.train
         dev, test = (load_flickr8k(place, split=name, captions=[2]) for name in ("dev", "test"))
         judged, test = test, replace(test, extra={}, ratings={})
-        lexicon = lemma_lexicon(whole.texts.values, whole.texts.field("lemmas"))
-        return cls(train, dev, test, judged, documents_of(whole.test), Reader(lexicon=lexicon))
+        lexicon = lemma_lexicon(collection.texts.values, collection.texts.field("lemmas"))
+        return cls(train, dev, test, judged, documents_of(collection.test), Reader(lexicon=lexicon))
 
     @cached_property
     def documents(self) -> list[list[str]]:
@@ -83,12 +83,12 @@ class Data:
 
 def definitions(folder: Path) -> tuple[str, ...]:
     """Definitions and examples of WordNet, one sentence each: what follows the bar in its data files."""
-    found = []
+    sentences = []
     for name in ("noun", "verb", "adj", "adv"):
         for line in (folder / f"data.{name}").read_text(encoding="utf-8").splitlines():
             if " | " in line and not line.startswith("  "):
-                found += [part.strip(' "') for part in line.partition(" | ")[2].split(";")]
-    return tuple(part for part in found if part)
+                sentences += [part.strip(' "') for part in line.partition(" | ")[2].split(";")]
+    return tuple(part for part in sentences if part)
 
 
 Reports = tuple[Report, Report]
@@ -96,25 +96,25 @@ Side = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Similarities with the training items: of the training, the dev and the test items."""
 
 
-def timed(what: str, work: Callable[[], Any]) -> Any:
+def timed(title: str, work: Callable[[], Any]) -> Any:
     """Does something, and says how long it took."""
     start = time.perf_counter()
-    found = work()
-    log(f"{what}: {time.perf_counter() - start:.1f} s")
-    return found
+    result = work()
+    log(f"{title}: {time.perf_counter() - start:.1f} s")
+    return result
 
 
 def leading(kernel: np.ndarray, rank: int, *, rounds: int = 3, seed: int = 0) -> Spectrum:
     """The leading eigenvectors of a centred kernel, by subspace iteration from random directions."""
     from scipy.linalg import eigh, qr
 
-    held = centred(kernel.astype(np.float32))
-    basis = np.random.default_rng(seed).normal(size=(len(held), rank + rank // 10)).astype(np.float32)
+    centred_kernel = centred(kernel.astype(np.float32))
+    basis = np.random.default_rng(seed).normal(size=(len(centred_kernel), rank + rank // 10)).astype(np.float32)
     for _ in range(rounds):
-        basis, _ = qr(held @ basis, mode="economic", overwrite_a=True, check_finite=False)
-    values, turned = eigh(basis.T @ (held @ basis), check_finite=False)
+        basis, _ = qr(centred_kernel @ basis, mode="economic", overwrite_a=True, check_finite=False)
+    values, turned = eigh(basis.T @ (centred_kernel @ basis), check_finite=False)
     vectors = basis @ turned[:, ::-1][:, :rank]
-    log(f"  {rank} eigenvalues: {values[::-1][:rank].sum() / np.trace(held):.1%} of the trace")
+    log(f"  {rank} eigenvalues: {values[::-1][:rank].sum() / np.trace(centred_kernel):.1%} of the trace")
     return Spectrum(vectors, values[::-1][:rank].astype(np.float64), kernel.mean(axis=0), 1.0)
 
 
@@ -168,10 +168,10 @@ class Half:
         scale, weight = np.sqrt(values / ridge), 1 / np.sqrt(values * ridge)
         inner = np.eye(len(values), dtype=np.float32) - kappa * (basis.T @ self._solved[kappa])
         squares, turned = eigh(scale[:, None] * (inner + inner.T) / 2 * scale, check_finite=False)
-        kept = squares > 1e-5 * squares[-1]
-        found, turned = np.sqrt(squares[kept][::-1]), turned[:, kept][:, ::-1]
-        images = self._solved[kappa] @ (scale[:, None] * turned / found)
-        return Directions(found, images, weight[:, None] * turned)
+        is_positive = squares > 1e-5 * squares[-1]
+        singular_values, turned = np.sqrt(squares[is_positive][::-1]), turned[:, is_positive][:, ::-1]
+        images = self._solved[kappa] @ (scale[:, None] * turned / singular_values)
+        return Directions(singular_values, images, weight[:, None] * turned)
 
 
 @dataclass
@@ -197,8 +197,8 @@ class Bench:
         kind = self.options.kernel if source == "cnn" else kind
         if (source, kind) not in self._images:
             make = self._cnn if source == "cnn" else self._words
-            what = f"image kernel {kind}, {source}"
-            self._images[source, kind] = self.kept(what, lambda: make(source, kind))
+            title = f"image kernel {kind}, {source}"
+            self._images[source, kind] = self.cached(title, lambda: make(source, kind))
         return self._images[source, kind]
 
     def _cnn(self, source: str, kind: str) -> Side:
@@ -206,8 +206,8 @@ class Bench:
         folder = (folder / "flickr8k" if (folder / "flickr8k").is_dir() else folder) / "features"
         names = [line.split("\t")[0].strip() for line in (folder / "image_names.txt").read_text().splitlines()]
         rows = np.load(folder / "efficientnet_lite0_pool1280_fp16.npy").astype(np.float32)
-        found = Embeddings(names, rows)
-        train, dev, test = (found.subset(part.images.ids).matrix for part in self._parts())
+        features = Embeddings(names, rows)
+        train, dev, test = (features.subset(part.images.ids).matrix for part in self._parts())
         kernel = Features(kind).fit(train)
         return kernel(train), kernel(dev, train), kernel(test, train)
 
@@ -222,42 +222,42 @@ class Bench:
 
     def _histograms(self, file: Path | None, side: int) -> tuple[WordHistograms, FittedPyramid]:
         if file is not None and file.is_file():
-            found, words = WordHistograms.load(file)
+            histograms, words = WordHistograms.load(file)
             if words is None:
                 raise SystemExit(f"{file} has histograms without their words: expected a file that this script wrote")
-            return found, FittedPyramid(words)
+            return histograms, FittedPyramid(words)
         kernel = timed("visual words", lambda: Pyramid(side=side).fit(self.data.train.images))
-        whole = load_flickr8k(self.options.data / "flickr8k").restrict(self.data.all_images)
-        found = timed("histograms", lambda: kernel.features(whole.images, progress=progress("photographs")))
+        photographs = load_flickr8k(self.options.data / "flickr8k").restrict(self.data.all_images)
+        histograms = timed("histograms", lambda: kernel.features(photographs.images, progress=progress("photographs")))
         if file is not None:
-            found.save(file, vocabulary=kernel.vocabulary)
-        return found, kernel
+            histograms.save(file, vocabulary=kernel.vocabulary)
+        return histograms, kernel
 
     def _parts(self) -> tuple[Collection, Collection, Collection]:
         return self.data.train, self.data.dev, self.data.test
 
-    def texts(self, asked: System) -> Side:
+    def texts(self, system: System) -> Side:
         """Rows of the text kernel; the last one stays in memory, since systems that share it stand side by side."""
-        if asked.text not in self._texts:
-            self._texts = {asked.text: self.kept(f"text kernel {asked.name}", lambda: self._compared(asked))}
-        return self._texts[asked.text]
+        if system.text not in self._texts:
+            self._texts = {system.text: self.cached(f"text kernel {system.name}", lambda: self._compared(system))}
+        return self._texts[system.text]
 
-    def _compared(self, asked: System) -> Side:
-        kernel = asked.text.kernel(reader=self.data.reader, corpus=self.corpus).fit(self.data.documents)
+    def _compared(self, system: System) -> Side:
+        kernel = system.text.kernel(reader=self.data.reader, corpus=self.corpus).fit(self.data.documents)
         dev, test = ([[text] for text in part.texts.values] for part in (self.data.dev, self.data.test))
-        own = self.data.documents
-        return kernel(own, progress=progress("images")), kernel(dev, own), kernel(test, own)
+        documents = self.data.documents
+        return kernel(documents, progress=progress("images")), kernel(dev, documents), kernel(test, documents)
 
-    def kept(self, what: str, work: Callable[[], Side]) -> Side:
+    def cached(self, title: str, work: Callable[[], Side]) -> Side:
         """Computes something that takes long, or reads it where an earlier run has kept it."""
         if self.options.keep is None:
-            return timed(what, work)
-        file = self.options.keep / f"{what.replace('/', ' ')}, {len(self.data.train.images)} images.npz"
+            return timed(title, work)
+        file = self.options.keep / f"{title.replace('/', ' ')}, {len(self.data.train.images)} images.npz"
         if not file.is_file():
-            made = timed(what, work)
-            _write(file, **{f"arr_{at}": part.astype(np.float32) for at, part in enumerate(made)})
-        with np.load(file) as held:
-            one, dev, test = (held[f"arr_{at}"].astype(np.float64) for at in range(3))
+            parts = timed(title, work)
+            _write(file, **{f"arr_{at}": part.astype(np.float32) for at, part in enumerate(parts)})
+        with np.load(file) as arrays:
+            one, dev, test = (arrays[f"arr_{at}"].astype(np.float64) for at in range(3))
         return one, dev, test
 
     @cached_property
@@ -270,75 +270,79 @@ class Bench:
             return None
         return tuple(row["caption"].strip() for row in json.loads(file.read_text(encoding="utf-8"))["annotations"])
 
-    def scores(self, asked: System, source: str) -> tuple[Scores, str]:
+    def scores(self, system: System, source: str) -> tuple[Scores, str]:
         """The scores of a system on the test pool, and the settings that dev chose."""
-        images, texts = self.images(source, asked.images), self.texts(asked)
+        images, texts = self.images(source, system.images), self.texts(system)
         ids = self.data.test.images.ids, self.data.test.texts.ids
-        if asked.method == "nearest":
+        if system.method == "nearest":
             tables = nearest_scores(images[2], texts[2]), nearest_scores(texts[2], images[2])
             return TwoWayScores(*ids, *tables), ""
-        *tables, said = self._fused(asked, source, images[2], texts[2])
-        return TwoWayScores(*ids, *tables), str(said)
+        *tables, chosen_settings = self._fused(system, source, images[2], texts[2])
+        return TwoWayScores(*ids, *tables), str(chosen_settings)
 
-    def _fused(self, asked: System, source: str, images: np.ndarray, texts: np.ndarray) -> Any:
+    def _fused(self, system: System, source: str, images: np.ndarray, texts: np.ndarray) -> Any:
         """The tables of both directions and the settings that dev chose; kept where kernels are."""
         o = self.options
-        how = (o.rank, *o.kappas, *o.diagonals, *o.powers, len(self.data.train.images))
-        file = o.keep / f"{asked.name}, {source}, {' '.join(map(str, how))}.npz" if o.keep else None
+        parameters = (o.rank, *o.kappas, *o.diagonals, *o.powers, len(self.data.train.images))
+        file = o.keep / f"{system.name}, {source}, {' '.join(map(str, parameters))}.npz" if o.keep else None
         if file is not None and file.is_file():
-            with np.load(file) as held:
-                return held["forward"], held["backward"], held["said"]
-        found = timed(f"{asked.name}, {source}: KCCA", lambda: self._search(asked, source))
-        settings = found.settings
-        model = KccaModel(asked.name, None, None, None, self.data.documents, found.spaces(), settings)
-        log("\n".join(_on_dev(found.trials)))
-        said = "; ".join(f"{title} {_shown(settings[task])}" for task, title in TASKS.items())
+            with np.load(file) as arrays:
+                return arrays["forward"], arrays["backward"], arrays["said"]
+        search = timed(f"{system.name}, {source}: KCCA", lambda: self._search(system, source))
+        settings = search.settings
+        model = KccaModel(system.name, None, None, None, self.data.documents, search.spaces(), settings)
+        log("\n".join(_on_dev(search.trials)))
+        chosen_settings = "; ".join(f"{title} {_setting_text(settings[task])}" for task, title in TASKS.items())
         scores: Any = model.fuse(images, texts, self.data.test.images.ids, self.data.test.texts.ids)
         if file is not None:
-            _write(file, forward=scores.forward, backward=scores.backward, said=np.array(said))
-        return scores.forward, scores.backward, said
+            _write(file, forward=scores.forward, backward=scores.backward, said=np.array(chosen_settings))
+        return scores.forward, scores.backward, chosen_settings
 
-    def _search(self, asked: System, source: str) -> GridSearch:
+    def _search(self, system: System, source: str) -> GridSearch:
         """Every setting, measured on dev; the images' kernels are decomposed once for all systems."""
-        (_, dev_images, _), (own, dev_texts, _) = self.images(source, asked.images), self.texts(asked)
-        found, texts = GridSearch(fuse=True), self.decomposed(own)
+        (_, dev_images, _), (train_texts, dev_texts, _) = self.images(source, system.images), self.texts(system)
+        search, texts = GridSearch(fuse=True), self.decomposed(train_texts)
         for power in (1.0,) if source == "cnn" else self.options.powers:
-            pair = self.pair(source, asked.images, power, texts)
-            how: dict[str, Any] = {"kappas": self.options.kappas, "diagonals": self.options.diagonals, "power": power}
-            for solution in trials(pair, Dev.of(self.data.dev), dev_images**power, dev_texts, **how):
-                found.add(pair, *solution)
-        return found
+            pair = self.pair(source, system.images, power, texts)
+            trial_options: dict[str, Any] = {
+                "kappas": self.options.kappas,
+                "diagonals": self.options.diagonals,
+                "power": power,
+            }
+            for solution in trials(pair, Dev.of(self.data.dev), dev_images**power, dev_texts, **trial_options):
+                search.add(pair, *solution)
+        return search
 
     def pair(self, source: str, kind: str, power: float, texts: Spectrum) -> Any:
         """The two decomposed kernels; the images' one is kept for the systems that follow."""
         key = source, kind, power
         if key not in self._held:
-            whole = self.images(source, kind)[0] ** power
-            self._held[key] = spectrum(whole) if self.options.rank is None else Solved(whole)
-        held = self._held[key]
-        return KernelPair(held, texts, "single") if isinstance(held, Spectrum) else Half(held, texts)
+            full_kernel = self.images(source, kind)[0] ** power
+            self._held[key] = spectrum(full_kernel) if self.options.rank is None else Solved(full_kernel)
+        solved = self._held[key]
+        return KernelPair(solved, texts, "single") if isinstance(solved, Spectrum) else Half(solved, texts)
 
     def decomposed(self, kernel: np.ndarray) -> Spectrum:
         """A text kernel's eigenvectors: all, or the leading ones."""
         rank = self.options.rank
         return spectrum(kernel) if rank is None else timed("leading eigenvectors", lambda: leading(kernel, rank))
 
-    def reports(self, asked: System, source: str) -> Reports:
+    def reports(self, system: System, source: str) -> Reports:
         """What a system finds of the original items, and of what people call relevant."""
-        name = asked.name
-        scores, chosen = self.scores(asked, source)
-        found = evaluate(scores, self.data.test, measures=FOUND, name=name)
+        name = system.name
+        scores, chosen = self.scores(system, source)
+        report = evaluate(scores, self.data.test, measures=FOUND, name=name)
         judged = crowd(evaluate(scores, self.data.judged, protocol=PROTOCOL, name=name))
         self.pooled[name, source] = self._pooled(scores)
-        there, back = (first_answers(each.block(0, len(each.queries))) for each in (scores, scores.T))
-        self.answers[name, source] = there | back.T
-        log(f"{name}, {source}: {line(values(found, judged))}  {chosen}")
-        return found, judged
+        forward_answers, back = (first_answers(each.block(0, len(each.queries))) for each in (scores, scores.T))
+        self.answers[name, source] = forward_answers | back.T
+        log(f"{name}, {source}: {line(values(report, judged))}  {chosen}")
+        return report, judged
 
     def _pooled(self, scores: Scores) -> dict[str, Bias]:
         """What people judged of the first ten answers, by task."""
-        own = {"i2t": (self.pool, scores), "t2i": (self.pool.T, scores.T)}
-        return {task: pool.bias(each.block(0, len(each.queries))) for task, (pool, each) in own.items()}
+        by_task = {"i2t": (self.pool, scores), "t2i": (self.pool.T, scores.T)}
+        return {task: pool.bias(each.block(0, len(each.queries))) for task, (pool, each) in by_task.items()}
 
     @cached_property
     def pool(self) -> Pool:
@@ -370,7 +374,7 @@ def _on_dev(trials: Any) -> Iterator[str]:
         yield f"  dev: d {d:g}, p {p:g}, kappa {kappa:g}: R@10 {100 * recall:.1f} with n = {n}"
 
 
-def _shown(settings: Any) -> str:
+def _setting_text(settings: Any) -> str:
     """Which values the fifteen models of a task have."""
     parts = [
         f"{short} {'/'.join(f'{v:g}' for v in sorted({getattr(s, field) for s in settings}))}"
@@ -380,14 +384,14 @@ def _shown(settings: Any) -> str:
     return ", ".join([*parts, f"n {min(sizes)}-{max(sizes)}"])
 
 
-def progress(what: str) -> Callable[[int, int], None]:
+def progress(title: str) -> Callable[[int, int], None]:
     """Says every thousand."""
 
-    def told(done: int, whole: int) -> None:
-        if done % 1000 == 0 or done == whole:
-            log(f"{done:,} of {whole:,} {what}")
+    def report_progress(done: int, total: int) -> None:
+        if done % 1000 == 0 or done == total:
+            log(f"{done:,} of {total:,} {title}")
 
-    return told
+    return report_progress
 
 
 Values = dict[tuple[str, str], float]
@@ -402,9 +406,11 @@ def values(*reports: Report) -> Values:
     }
 
 
-def line(found: Values) -> str:
+def line(measured_values: Values) -> str:
     """The numbers of one system in short."""
-    return "  ".join(f"{TASKS[task]} " + " ".join(f"{found[task, m]:.1f}" for m in (*FOUND, *JUDGED)) for task in TASKS)
+    return "  ".join(
+        f"{TASKS[task]} " + " ".join(f"{measured_values[task, m]:.1f}" for m in (*FOUND, *JUDGED)) for task in TASKS
+    )
 
 
 def on_gpu(device: str = "cuda") -> None:
@@ -422,11 +428,11 @@ def on_gpu(device: str = "cuda") -> None:
         if middle.shape[0] > middle.shape[1]:
             values, right, left = singular(middle.T)
             return values, left, right
-        here = torch.from_numpy(np.ascontiguousarray(middle)).to(device)
-        squares, vectors = torch.linalg.eigh(here @ here.T)
-        kept = squares > 10 * torch.finfo(here.dtype).eps * squares[-1]
-        values, left = squares[kept].flip(0).sqrt(), vectors[:, kept].flip(1)
-        return tuple(part.cpu().numpy() for part in (values, left, here.T @ left / values))
+        on_device = torch.from_numpy(np.ascontiguousarray(middle)).to(device)
+        squares, vectors = torch.linalg.eigh(on_device @ on_device.T)
+        is_positive = squares > 10 * torch.finfo(on_device.dtype).eps * squares[-1]
+        values, left = squares[is_positive].flip(0).sqrt(), vectors[:, is_positive].flip(1)
+        return tuple(part.cpu().numpy() for part in (values, left, on_device.T @ left / values))
 
     scipy.linalg.eigh, kcca._eigh, kcca._singular = eigh, eigh, singular
 
@@ -461,9 +467,9 @@ class Clock:
     def __init__(self, minutes: float | None) -> None:
         self._end = None if minutes is None else time.monotonic() + 60 * minutes
 
-    def over(self, what: str) -> bool:
+    def over(self, part: str) -> bool:
         """Whether something is not to be begun any more, and says so."""
         if self._end is None or time.monotonic() < self._end:
             return False
-        log(f"{what}: not begun, the time is over")
+        log(f"{part}: not begun, the time is over")
         return True

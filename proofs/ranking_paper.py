@@ -194,7 +194,7 @@ def gains(reports_of: Mapping[str, Reports]) -> Iterator[Claim]:
         for better, than in pairs:
             if better in reports_of and than in reports_of:
                 claim = f"R-precision gained by {better} over {than}, {title}"
-                low, note = _sure(reports_of[better], reports_of[than], task, "RP")
+                low, note = _lower_bound_of_gain(reports_of[better], reports_of[than], task, "RP")
                 yield Claim(f"{claim}: lower end of the 95% interval, points", low, goal="> 0", note=note)
 
 
@@ -210,7 +210,7 @@ def pooling(biases: Mapping[str, Bias]) -> Iterator[Claim]:
         yield Claim(claim, bias.if_right, printed, goal=">= 1", note=note, source="print")
 
 
-def _sure(better: Reports, than: Reports, task: str, measure: str) -> tuple[float, str]:
+def _lower_bound_of_gain(better: Reports, than: Reports, task: str, measure: str) -> tuple[float, str]:
     """The lower end of a difference in points; how large it is, and how likely by chance."""
     by_judges = measure in JUDGED
     difference = compare([better[by_judges], than[by_judges]]).line(measure, direction=task).between(0, 1)
@@ -234,7 +234,7 @@ def other_images(reports_of: Mapping[str, Mapping[str, Reports]]) -> Iterator[Cl
     for name in (name for name in reports_of.get("cnn", {}) if name in reports_of.get("words", {})):
         for task, title in TASKS.items():
             for measure in ("R@1", "R@10", "RP"):
-                low, note = _sure(reports_of["cnn"][name], reports_of["words"][name], task, measure)
+                low, note = _lower_bound_of_gain(reports_of["cnn"][name], reports_of["words"][name], task, measure)
                 claim = f"{name} {measure} gained with CNN features, {title}"
                 yield Claim(f"{claim}: lower end of the 95% interval, points", low, goal="> 0", note=note)
 
@@ -277,22 +277,24 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
 def settings(options: argparse.Namespace) -> str:
     """What dev chose from, and whether the text kernels were cut: a line below the tables."""
     tried = {"kappa": options.kappas, "d": options.diagonals, "p": options.powers}
-    shown = "; ".join(f"{name} {', '.join(f'{each:g}' for each in values)}" for name, values in tried.items())
+    settings_text = "; ".join(f"{name} {', '.join(f'{each:g}' for each in values)}" for name, values in tried.items())
     kernel = "exact" if options.rank is None else f"cut to their {options.rank:,} leading eigenvectors"
     corpus = options.corpus.stem if options.corpus else "captions of COCO"
     if options.corpus and options.corpus.is_dir():  # the number tells one edition of WordNet from another
         corpus = f"WordNet's definitions ({len(definitions(options.corpus)):,} sentences)"
-    return f"Settings that dev chose from: {shown}. The text kernels are {kernel}. The outside corpus is {corpus}."
+    return (
+        f"Settings that dev chose from: {settings_text}. The text kernels are {kernel}. The outside corpus is {corpus}."
+    )
 
 
 def sources(name: str, options: argparse.Namespace) -> list[str]:
     """What the images of a system are compared by."""
     if options.features == "cnn":
         return ["cnn"]
-    found = ["words"]
+    source_names = ["words"]
     if options.features == "both" and name in CNN:
-        found.append("cnn")
-    return found
+        source_names.append("cnn")
+    return source_names
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

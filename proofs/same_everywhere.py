@@ -53,19 +53,21 @@ Values = dict[str, Any]
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """Takes the record of this machine and compares it with those of other kinds."""
-    here = record(quick=options.quick)
-    own = here["machine"]["family"].lower()
+    own_record = record(quick=options.quick)
+    family = own_record["machine"]["family"].lower()
     frozen = json.loads(FROZEN.read_text(encoding="utf-8"))
-    changed = different(here if options.quick else record(quick=True), frozen)
+    changed = different(own_record if options.quick else record(quick=True), frozen)
     note = f"{len(frozen['values'])} values, frozen on {frozen['machine']['family']} at commit {frozen['commit']}"
     yield Claim("values of the small record that differ from the frozen one", len(changed), goal="== 0", note=note)
     for path in sorted(RECORDS.glob("*.json")):
-        if path.stem != own:
-            there = json.loads(path.read_text(encoding="utf-8"))
-            yield Claim(f"values that differ from those of {path.stem}", len(different(here, there)), goal="== 0")
+        if path.stem != family:
+            saved_record = json.loads(path.read_text(encoding="utf-8"))
+            yield Claim(
+                f"values that differ from those of {path.stem}", len(different(own_record, saved_record)), goal="== 0"
+            )
     if options.save and not options.quick:
         RECORDS.mkdir(exist_ok=True)
-        write(here, RECORDS / f"{own}.json")
+        write(own_record, RECORDS / f"{family}.json")
 
 
 def record(*, quick: bool) -> dict[str, Any]:
@@ -82,11 +84,11 @@ def world_values(quick: bool) -> Values:
     """The world as it is drawn, told and judged, and the features of its first pictures."""
     world = limner.load("scenes", images=FEW if quick else 2000, graded=True)
     first = [np.asarray(world.images.open(row)) for row in range(FEW)]
-    told = zip(world.texts.ids, world.texts.values, world.texts.field("meaning"), strict=True)
+    captions = zip(world.texts.ids, world.texts.values, world.texts.field("meaning"), strict=True)
     judged = {name: (j.rows, j.columns, j.grades) for name, j in world.extra.items()}
     return {
         f"pixels of the first {FEW} pictures": fingerprint(*first),
-        "captions and meanings": fingerprint("\n".join(f"{i}\t{text}\t{meaning}" for i, text, meaning in told)),
+        "captions and meanings": fingerprint("\n".join(f"{i}\t{text}\t{meaning}" for i, text, meaning in captions)),
         **{f"judgements {name}": fingerprint(*arrays) for name, arrays in judged.items()},
         **{f"descriptors {name}": fingerprint(*(of(p).values for p in first)) for name, of in DESCRIPTORS.items()},
         "descriptions": fingerprint(Histograms().encode(world.images[:FEW])),
@@ -130,7 +132,7 @@ def demo_values(quick: bool) -> Values:
     with tempfile.TemporaryDirectory() as folder:
         sections = list(chapters(folder))
     numbers = ({k: v for k, v in c.data.items() if k not in ("files", "seconds")} for c in sections)
-    return {f"demo, chapter {place}": held for place, held in enumerate(numbers, 1)}  # titles may be reworded
+    return {f"demo, chapter {place}": data for place, data in enumerate(numbers, 1)}  # titles may be reworded
 
 
 def rankings(name: str, scores: limner.Scores) -> Values:
@@ -144,49 +146,53 @@ def rankings(name: str, scores: limner.Scores) -> Values:
 
 def fingerprint(*parts: str | np.ndarray[Any, Any]) -> str:
     """The start of the SHA-256 of texts and of arrays with their types and shapes, in the byte order of small ends."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for part in parts:
         if isinstance(part, str):
-            found.update(part.encode())
+            digest.update(part.encode())
         else:
             plain = np.ascontiguousarray(part, dtype=part.dtype.newbyteorder("<"))
-            found.update(f"{plain.dtype.str}{plain.shape}".encode() + plain.tobytes())
-    return found.hexdigest()[:16]
+            digest.update(f"{plain.dtype.str}{plain.shape}".encode() + plain.tobytes())
+    return digest.hexdigest()[:16]
 
 
-def different(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+def different(one: dict[str, Any], second: dict[str, Any]) -> list[str]:
     """The names of values that two records do not share."""
-    a, b = (json.loads(json.dumps(each["values"])) for each in (one, other))
-    return sorted(name for name in a.keys() | b.keys() if name not in a or name not in b or not same(a[name], b[name]))
+    a, b = (json.loads(json.dumps(each["values"])) for each in (one, second))
+    return sorted(
+        name for name in a.keys() | b.keys() if name not in a or name not in b or not is_equal(a[name], b[name])
+    )
 
 
-def same(one: Any, other: Any) -> bool:
+def is_equal(one: Any, second: Any) -> bool:
     """Whether two values are equal, parts of parts included; numbers to `DIGITS`, everything else exactly."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, float) and isinstance(other, float):
-        return one == other or math.isclose(one, other, rel_tol=DIGITS)
-    return bool(one == other)
+    if isinstance(one, dict) and isinstance(second, dict):
+        return one.keys() == second.keys() and all(is_equal(one[name], second[name]) for name in one)
+    if isinstance(one, list) and isinstance(second, list):
+        return len(one) == len(second) and all(map(is_equal, one, second))
+    if isinstance(one, float) and isinstance(second, float):
+        return one == second or math.isclose(one, second, rel_tol=DIGITS)
+    return bool(one == second)
 
 
 def compare(paths: list[Path]) -> str:
     """What two or more records say of each other; empty if they are the same."""
-    held = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in paths}
-    (first, here), *others = held.items()
-    told = []
-    for name, there in others:
-        for value in different(here, there):
-            mine, theirs = (json.dumps(each["values"].get(value), indent=1) for each in (here, there))
-            told.append(f"{value}\n  {first}: {mine}\n  {name}: {theirs}")
-    log(f"{len(here['values'])} values of {', '.join(held)}: {len(told)} differ")
-    return "\n".join(told)
+    records = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+    (first, base_record), *other_records = records.items()
+    differences = []
+    for name, compared_record in other_records:
+        for value in different(base_record, compared_record):
+            base_value, theirs = (
+                json.dumps(each["values"].get(value), indent=1) for each in (base_record, compared_record)
+            )
+            differences.append(f"{value}\n  {first}: {base_value}\n  {name}: {theirs}")
+    log(f"{len(base_record['values'])} values of {', '.join(records)}: {len(differences)} differ")
+    return "\n".join(differences)
 
 
-def write(found: dict[str, Any], path: Path) -> None:
+def write(contents: dict[str, Any], path: Path) -> None:
     """Writes a record."""
-    path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(contents, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     log(f"saved {path}")
 
 

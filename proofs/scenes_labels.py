@@ -84,9 +84,9 @@ def rows(collection: Collection) -> list[Row]:
     return [row(part, name, direction) for name, part in parts.items() for direction in DIRECTIONS]
 
 
-def table(found: list[Row]) -> str:
+def table(table_rows: list[Row]) -> str:
     """The table as Markdown, as docs/scenes.md shows it."""
-    return "\n".join([HEADER, *(r.line() for r in found)])
+    return "\n".join([HEADER, *(r.line() for r in table_rows)])
 
 
 def prepare_loading(images: int) -> Callable[[], object]:
@@ -111,15 +111,15 @@ def contact_sheet(collection: Collection) -> Image:
     for place, index in enumerate(SHOWN):
         x, y = gap + place % across * (side + gap), gap + place // across * (side + under)
         sheet.paste(collection.images.open(index), (x, y))
-        caption = _telling(collection.texts[5 * index : 5 * index + 5], font)
+        caption = _example_caption(collection.texts[5 * index : 5 * index + 5], font)
         pen.multiline_text((x, y + side + 4), caption, fill=(40, 40, 48), font=font)
     return sheet
 
 
-def _telling(texts: Items, font: object) -> str:
+def _example_caption(texts: Items, font: object) -> str:
     """The caption that fits under a picture and says most, by preference one with a relation."""
-    told = [(m.relation is not None, len(t), t) for t, m in zip(texts.values, texts.field("meaning"), strict=True)]
-    return next(text for *_, t in sorted(told, reverse=True) if (text := _wrapped(t, font)).count("\n") < 2)
+    captions = [(m.relation is not None, len(t), t) for t, m in zip(texts.values, texts.field("meaning"), strict=True)]
+    return next(text for *_, t in sorted(captions, reverse=True) if (text := _wrapped(t, font)).count("\n") < 2)
 
 
 def _wrapped(text: str, font: object) -> str:
@@ -137,12 +137,14 @@ def _wrapped(text: str, font: object) -> str:
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """Prints the table, then measures loading and drawing, each in fresh processes on one thread."""
     world = scenes.load()
-    found = rows(world)
-    print(table(found), flush=True)
+    table_rows = rows(world)
+    print(table(table_rows), flush=True)
     if options.picture:
         contact_sheet(world).save(options.picture, optimize=True)
-    for r, other in zip(found[::2], found[1::2], strict=True):  # what is missed is the same in both directions
-        note = f"so a perfect system has R@1 {r.perfect:.1%} (image to text), {other.perfect:.1%} (text to image)"
+    for r, reverse in zip(
+        table_rows[::2], table_rows[1::2], strict=True
+    ):  # what is missed is the same in both directions
+        note = f"so a perfect system has R@1 {r.perfect:.1%} (image to text), {reverse.perfect:.1%} (text to image)"
         yield Claim(f"{r.part}: share of true pairs that the usual labels miss", r.missed, goal="> 0.5", note=note)
     images = len(world.images)
     tasks = {"load": Task(prepare_loading, images), "draw": Task(prepare_drawing, images)}

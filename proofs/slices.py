@@ -74,19 +74,19 @@ class World:
 @cache
 def world(images: int) -> World:
     """Scenes and one system, evaluated once in each process."""
-    held = limner.load("scenes", images=images, seed=11)
+    collection = limner.load("scenes", images=images, seed=11)
     model = limner.train(limner.load("scenes", images=300, seed=12), "histograms")
-    report = limner.evaluate(model.scores(held), held, measures="R@10")
-    result = report.find("R@10", direction="t2i", view=held.judgements.name)
-    groups = query_groups(held, "t2i", result.queries, ["length", "objects", "background"], min_size=30)
+    report = limner.evaluate(model.scores(collection), collection, measures="R@10")
+    result = report.find("R@10", direction="t2i", view=collection.judgements.name)
+    groups = query_groups(collection, "t2i", result.queries, ["length", "objects", "background"], min_size=30)
     _, clusters = np.unique(result.clusters, return_inverse=True)
-    return World(held, result.queries, result.values, clusters, groups)
+    return World(collection, result.queries, result.values, clusters, groups)
 
 
-def dealt(found: World, rng: np.random.Generator) -> np.ndarray:
+def dealt(simulated_world: World, rng: np.random.Generator) -> np.ndarray:
     """The hits of every image, given to another one, and among its captions in random order."""
-    order = np.argsort(found.images, kind="stable")
-    table = found.hits[order].reshape(-1, len(order) // (found.images.max() + 1))
+    order = np.argsort(simulated_world.images, kind="stable")
+    table = simulated_world.hits[order].reshape(-1, len(order) // (simulated_world.images.max() + 1))
     mixed = rng.permuted(table[rng.permutation(len(table))], axis=1)
     hits = np.empty(len(order))
     hits[order] = mixed.ravel()
@@ -96,18 +96,18 @@ def dealt(found: World, rng: np.random.Generator) -> np.ndarray:
 def drawn(job: tuple[Case, int, int]) -> dict[str, tuple[int, int]]:
     """One draw: planted groups that are found, and false discoveries, under each control."""
     case, images, seed = job
-    found, rng = world(images), np.random.default_rng([seed, *case.weak, round(100 * case.lost)])
-    hits = dealt(found, rng)
-    of_images = rng.integers(3, size=(FIELDS, found.images.max() + 1))[:, found.images]
+    simulated_world, rng = world(images), np.random.default_rng([seed, *case.weak, round(100 * case.lost)])
+    hits = dealt(simulated_world, rng)
+    of_images = rng.integers(3, size=(FIELDS, simulated_world.images.max() + 1))[:, simulated_world.images]
     of_texts = rng.integers(3, size=(FIELDS, len(hits)))
     weak = [of_images[n] == 0 for n in range(case.weak[0])] + [of_texts[n] == 0 for n in range(case.weak[1])]
     for members in weak:
         hits = np.where(members & (rng.random(len(hits)) < case.lost), 0.0, hits)
     planted = [*range(case.weak[0]), *(FIELDS + n for n in range(case.weak[1]))]
     fields = np.concatenate([of_images, of_texts])
-    others = [fields[n] == value for n in range(2 * FIELDS) for value in range(3) if n not in planted]
-    null = [*(group.members for group in found.groups), *others]
-    tests = group_tests(hits, np.array([*weak, *null]), clusters=found.images, samples=SAMPLES, seed=seed)
+    unplanted = [fields[n] == value for n in range(2 * FIELDS) for value in range(3) if n not in planted]
+    null = [*(group.members for group in simulated_world.groups), *unplanted]
+    tests = group_tests(hits, np.array([*weak, *null]), clusters=simulated_world.images, samples=SAMPLES, seed=seed)
     p_values = [test.p_value for test in tests]
     counted = {}
     for control in CONTROLS:
@@ -120,13 +120,13 @@ def drawn(job: tuple[Case, int, int]) -> dict[str, tuple[int, int]]:
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """One claim on false discoveries of each case and control, and what was found."""
     draws, images = (5, 100) if options.quick else (DRAWS, 300)
-    known = world(images)
-    log(f"{images} images, {len(known.hits):,} captions, R@10 {100 * known.hits.mean():.1f}")
+    simulated_world = world(images)
+    log(f"{images} images, {len(simulated_world.hits):,} captions, R@10 {100 * simulated_world.hits.mean():.1f}")
     with ProcessPoolExecutor(2) as pool:
         for case in CASES:
             counted = list(pool.map(drawn, [(case, images, n) for n in range(draws)], chunksize=5))
             for control, name in CONTROLS.items():
-                yield _claim(case, name, np.array([each[control] for each in counted]), len(known.groups))
+                yield _claim(case, name, np.array([each[control] for each in counted]), len(simulated_world.groups))
 
 
 def _claim(case: Case, control: str, rows: np.ndarray, groups: int) -> Claim:

@@ -49,14 +49,14 @@ def groups(names: Sequence[str]) -> dict[str, list[str]]:
             "with lexical similarities": similar}  # fmt: skip
 
 
-def by_group(found: Mapping[str, Levels]) -> str:
+def by_group(by_task: Mapping[str, Levels]) -> str:
     """Spearman's rho of each measure with those of people, over each group; tasks by systems by measures."""
     heads = [f"{measure}, {human}" for measure, each in PEOPLE.items() for human in each]
     parts = []
     for task, title in TASKS.items():
         parts += ["", f"| rho, {title} | systems | {' | '.join(heads)} |", "|---|---:" + "|---:" * len(heads) + "|"]
-        for label, names in groups(list(found[task])).items():
-            cells = [f"{agreement(found[task], names, a, b):.2f}" for a, each in PEOPLE.items() for b in each]
+        for label, names in groups(list(by_task[task])).items():
+            cells = [f"{agreement(by_task[task], names, a, b):.2f}" for a, each in PEOPLE.items() for b in each]
             parts.append(f"| {label} | {len(names)} | {' | '.join(cells)} |")
     return "\n".join(parts)
 
@@ -68,49 +68,53 @@ def agreement(levels: Levels, names: Sequence[str], measure: str, human: str) ->
 
 def read(text: str) -> dict[str, Levels]:
     """The tables of both tasks, as `thirty_systems.py` writes them, without its marks and the published values."""
-    found: dict[str, Levels] = {}
+    by_task: dict[str, Levels] = {}
     for task, title in TASKS.items():
         head, _, *rows = text[text.index(f"| {title} |") :].partition("\n\n")[0].splitlines()
         measures = [cell.strip() for cell in head.strip("| ").split("|")][1:]
         cells = [[cell.strip() for cell in row.strip("| ").split("|")] for row in rows]
-        found[task] = {name: dict(zip(measures, map(_number, own), strict=True)) for name, *own in cells}
-    return found
+        by_task[task] = {
+            name: dict(zip(measures, map(_number, cell_texts), strict=True)) for name, *cell_texts in cells
+        }
+    return by_task
 
 
 def _number(cell: str) -> float:
     return float(cell.split(" ")[0].replace("\\*", ""))
 
 
-def claimed(found: Mapping[str, Levels]) -> Iterator[Claim]:
+def claimed(by_task: Mapping[str, Levels]) -> Iterator[Claim]:
     """Whether R@10 agrees better with people than R@1 does, among systems that differ in their text kernels only."""
     rng = np.random.default_rng(0)
     for task, title in TASKS.items():
-        levels = found[task]
+        levels = by_task[task]
         names = groups(list(levels))[LIKE]
         for measure, human, base in (("R@10", "S@10", "S@1"), ("R@10", "RP", "RP")):
             pairs = (measure, human), ("R@1", base)
             high, low = (agreement(levels, names, *pair) for pair in pairs)
             drawn = []
             for _ in range(DRAWS):
-                own = [names[place] for place in rng.integers(0, len(names), len(names))]
-                one, other = (agreement(levels, own, *pair) for pair in pairs)
-                drawn.append(one - other)
-            least, most = np.nanquantile(drawn, (0.025, 0.975))
-            whole = agreement(levels, list(levels), "R@1", base)
-            note = f"rho {high:.2f} and {low:.2f}, {high - low:+.2f} [{least:+.2f}, {most:+.2f}]; "
-            note += f"over all thirty systems R@1 with {base} {whole:.2f}"
-            what = f"{len(names)} systems {LIKE}: rho of {measure} and {human} minus that of R@1 and {base}, {title}"
-            yield Claim(f"{what}: lower end of the 95% interval", float(least), goal="> 0", note=note)
+                sampled_names = [names[place] for place in rng.integers(0, len(names), len(names))]
+                one, base_rho = (agreement(levels, sampled_names, *pair) for pair in pairs)
+                drawn.append(one - base_rho)
+            low_end, high_end = np.nanquantile(drawn, (0.025, 0.975))
+            full_rho = agreement(levels, list(levels), "R@1", base)
+            note = f"rho {high:.2f} and {low:.2f}, {high - low:+.2f} [{low_end:+.2f}, {high_end:+.2f}]; "
+            note += f"over all thirty systems R@1 with {base} {full_rho:.2f}"
+            claim_text = (
+                f"{len(names)} systems {LIKE}: rho of {measure} and {human} minus that of R@1 and {base}, {title}"
+            )
+            yield Claim(f"{claim_text}: lower end of the 95% interval", float(low_end), goal="> 0", note=note)
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """The saved table, by group."""
-    found = read(options.table.read_text(encoding="utf-8"))
-    text = by_group(found).strip()
+    by_task = read(options.table.read_text(encoding="utf-8"))
+    text = by_group(by_task).strip()
     log(text)
     if options.save and not options.quick:
         result_file(Path(__file__), options, ".md").write_text(text + "\n", encoding="utf-8")
-    yield from claimed(found)
+    yield from claimed(by_task)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -88,15 +88,15 @@ class Remembered:
         self.cache = cache
         self.known: dict[bytes, npt.NDArray[np.float32]] = {}
         if cache and cache.is_file():
-            held = np.load(cache)
-            self.known = {bytes(key): row for key, row in zip(held["keys"], held["vectors"], strict=True)}
+            cached = np.load(cache)
+            self.known = {bytes(key): row for key, row in zip(cached["keys"], cached["vectors"], strict=True)}
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """The vectors of texts, encoded where they are not remembered."""
         keys = [hashlib.blake2b(text.encode(), digest_size=16).digest() for text in texts]
         new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self.known}
-        rest = iter(new.items())
-        while part := list(islice(rest, PART)):
+        new_rows = iter(new.items())
+        while part := list(islice(new_rows, PART)):
             log(f"encoding {len(new):,} texts: the next {len(part):,}")
             self.known.update(zip(dict(part), self._encoded([text for _, text in part]), strict=True))
             if self.cache:
@@ -117,8 +117,8 @@ def captions(options: argparse.Namespace) -> Collection:
     """All of Flickr8k, or 500 images of it."""
     if options.data is None:
         raise SystemExit("text_only needs Flickr8k: --data DIR with flickr8k/text in it")
-    whole = limner.load(f"flickr8k:{options.data / 'flickr8k'}")
-    return whole.restrict(whole.images.ids[:500]) if options.quick else whole
+    collection = limner.load(f"flickr8k:{options.data / 'flickr8k'}")
+    return collection.restrict(collection.images.ids[:500]) if options.quick else collection
 
 
 def measured(
@@ -141,66 +141,68 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         yield from sorted_captions(options.flickr30k, encode)
     log(f"{len(collection.images):,} images")
     for corpus in options.corpora:
-        found = measured(collection, encode, corpus)
-        log(f"{corpus}: " + ", ".join(f"{name} {value:.2f}" for name, value in found.items()))
+        rates = measured(collection, encode, corpus)
+        log(f"{corpus}: " + ", ".join(f"{name} {value:.2f}" for name, value in rates.items()))
         peer = without_limner(read_captions(options.data, list(collection.images.ids)), encode, corpus)
         for name in NAMES:
-            what = f"Flickr8k text only, {corpus} corpus, {name} in percent"
-            yield Claim(what, found[name], peer[name], f"within {TIES}", source="peer")
-        what = f"Flickr8k text only, {corpus} corpus, median rank"
-        yield Claim(what, found["MedR"], peer["MedR"], "within 0", source="peer")
+            title = f"Flickr8k text only, {corpus} corpus, {name} in percent"
+            yield Claim(title, rates[name], peer[name], f"within {TIES}", source="peer")
+        title = f"Flickr8k text only, {corpus} corpus, median rank"
+        yield Claim(title, rates["MedR"], peer["MedR"], "within 0", source="peer")
         if corpus == "joined":
-            yield from beside_print("all-MiniLM-L6-v2", found, "the text says averaged, the numbers say joined")
+            yield from beside_print("all-MiniLM-L6-v2", rates, "the text says averaged, the numbers say joined")
 
 
 def read_captions(folder: Path, images: list[str]) -> list[list[str]]:
     """The captions of each image as they stand in the data set's file, in the order of their numbers."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    by_image: dict[str, list[tuple[str, str]]] = {}
     for line in (folder / "flickr8k" / "text" / "Flickr8k.token.txt").read_text(encoding="utf-8").splitlines():
         key, _, caption = line.partition("\t")
         image, _, number = key.partition("#")
-        found.setdefault(image, []).append((number, caption.strip()))
-    return [[caption for _, caption in sorted(found[image])] for image in images]
+        by_image.setdefault(image, []).append((number, caption.strip()))
+    return [[caption for _, caption in sorted(by_image[image])] for image in images]
 
 
 def without_limner(texts: list[list[str]], encode: Encoded, corpus: str) -> dict[str, float]:
     """The same measures from numpy's product and scipy's ranks; equal scores count in favour of the right image."""
     from scipy.stats import rankdata
 
-    asked, rest = encode([each[0] for each in texts]), [each[1:] for each in texts]
+    query_vectors, other_captions = encode([each[0] for each in texts]), [each[1:] for each in texts]
     if corpus == "joined":
-        held = encode([" ".join(each) for each in rest])
+        joined_vectors = encode([" ".join(each) for each in other_captions])
     else:
-        held = np.stack([encode(each).mean(axis=0) for each in rest])
-    asked, held = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (asked, held))
-    ranks = np.empty(len(asked))
-    for low in range(0, len(asked), PART):
-        block = rankdata(-(asked[low : low + PART] @ held.T), method="min", axis=1)
+        joined_vectors = np.stack([encode(each).mean(axis=0) for each in other_captions])
+    query_vectors, joined_vectors = (
+        rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (query_vectors, joined_vectors)
+    )
+    ranks = np.empty(len(query_vectors))
+    for low in range(0, len(query_vectors), PART):
+        block = rankdata(-(query_vectors[low : low + PART] @ joined_vectors.T), method="min", axis=1)
         ranks[low : low + PART] = block[np.arange(len(block)), low + np.arange(len(block))]
-    found = {f"R@{k}": 100 * float((ranks <= k).mean()) for k in (1, 5, 10)}
-    found |= {f"MRR@{k}": 100 * float(np.where(ranks <= k, 1 / ranks, 0).mean()) for k in (5, 10)}
-    return found | {"MRR": 100 * float((1 / ranks).mean()), "MedR": float(np.median(ranks))}
+    rates = {f"R@{k}": 100 * float((ranks <= k).mean()) for k in (1, 5, 10)}
+    rates |= {f"MRR@{k}": 100 * float(np.where(ranks <= k, 1 / ranks, 0).mean()) for k in (5, 10)}
+    return rates | {"MRR": 100 * float((1 / ranks).mean()), "MedR": float(np.median(ranks))}
 
 
 def beside_print(
-    encoder: str, found: dict[str, float], note: str = "", *, ranked: str = "", corpus: str = "joined"
+    encoder: str, rates: dict[str, float], note: str = "", *, ranked: str = "", corpus: str = "joined"
 ) -> Iterator[Claim]:
     """A row of the paper's table; `ranked` says by what candidates are ranked if not by cosine."""
-    log(f"{encoder}{ranked}, {corpus}: " + ", ".join(f"{name} {value:.2f}" for name, value in found.items()))
+    log(f"{encoder}{ranked}, {corpus}: " + ", ".join(f"{name} {value:.2f}" for name, value in rates.items()))
     for name, printed in zip(NAMES, PUBLISHED[encoder], strict=True):
         claim = f"Flickr8k text only, {encoder}{ranked}, {corpus} corpus, beside the published row, {name}"
-        yield Claim(claim, found[name], printed, "within 0.25", note, source="print")
+        yield Claim(claim, rates[name], printed, "within 0.25", note, source="print")
 
 
 def sorted_captions(file: Path, encode: Callable[[Sequence[str]], Vectors]) -> Iterator[Claim]:
     """R@1 on Flickr30k for each of the five captions as the query."""
     collection = limner.load(f"flickr30k:{file}")
     log(f"mean words by number: {words_by_number(collection)}")
-    found = [measured(collection, encode, "joined", query)["R@1"] for query in range(5)]
-    log("R@1 by the caption that asks: " + ", ".join(f"#{n} {value:.2f}" for n, value in enumerate(found)))
+    rates = [measured(collection, encode, "joined", query)["R@1"] for query in range(5)]
+    log("R@1 by the caption that asks: " + ", ".join(f"#{n} {value:.2f}" for n, value in enumerate(rates)))
     note = "published; the shortest caption of each image asks"
     yield Claim(
-        "Flickr30k text only, caption #4 asks, R@1 in percent", found[4], 29.61, "within 1", note, source="print"
+        "Flickr30k text only, caption #4 asks, R@1 in percent", rates[4], 29.61, "within 1", note, source="print"
     )
 
 

@@ -58,7 +58,7 @@ CHOSEN = (
 )
 
 
-def onnx(file: Path, *, most: int = 128, batch: int = 64) -> Encoded:
+def onnx(file: Path, *, max_tokens: int = 128, batch: int = 64) -> Encoded:
     """A model whose vectors of words are averaged; texts of like length go together."""
 
     def encoded(texts: list[str]) -> Vectors:
@@ -66,19 +66,19 @@ def onnx(file: Path, *, most: int = 128, batch: int = 64) -> Encoded:
         from tokenizers import Tokenizer
 
         tokenizer = Tokenizer.from_file(str(package() / "tokenizer.json"))
-        tokenizer.enable_truncation(most)
+        tokenizer.enable_truncation(max_tokens)
         tokenizer.enable_padding()
         session = onnxruntime.InferenceSession(str(file))
         words = next(out.name for out in session.get_outputs() if len(out.shape) == 3)
         order = np.argsort([len(text) for text in texts], kind="stable")
-        found = np.zeros((len(texts), session.get_outputs()[-1].shape[-1]), dtype=np.float32)
+        vectors = np.zeros((len(texts), session.get_outputs()[-1].shape[-1]), dtype=np.float32)
         for start in range(0, len(order), batch):
             rows = order[start : start + batch]
             read = tokenizer.encode_batch([texts[row] for row in rows])
             ids, mask = (np.array([getattr(r, name) for r in read]) for name in ("ids", "attention_mask"))
-            (told,) = session.run([words], {"input_ids": ids, "attention_mask": mask})
-            found[rows] = (told * mask[..., None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
-        return found
+            (batch_vectors,) = session.run([words], {"input_ids": ids, "attention_mask": mask})
+            vectors[rows] = (batch_vectors * mask[..., None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
+        return vectors
 
     return encoded
 
@@ -89,36 +89,36 @@ def by_distance(collection: Collection, encode: Callable[[Sequence[str]], Vector
     For one query q the distances |q - c| order candidates as c q - |c|^2 / 2 does, from the highest: a dot product with
     one more dimension.
     """
-    asked, others = parted(collection, 0)
-    said = dict(zip(collection.texts.ids, collection.texts.values, strict=True))
-    images = encode([" ".join(said[text] for text in each) for each in others])
+    query_ids, other_ids = parted(collection, 0)
+    caption_of = dict(zip(collection.texts.ids, collection.texts.values, strict=True))
+    images = encode([" ".join(caption_of[text] for text in each) for each in other_ids])
     half = (images.astype(np.float64) ** 2).sum(axis=1, keepdims=True) / 2
     candidates = Embeddings(collection.images.ids, np.hstack([images, -half]))
-    queries = Embeddings(asked, np.hstack([encode([said[text] for text in asked]), np.ones_like(half)]))
-    pairs = zip(asked, candidates.ids, strict=True)
+    queries = Embeddings(query_ids, np.hstack([encode([caption_of[text] for text in query_ids]), np.ones_like(half)]))
+    pairs = zip(query_ids, candidates.ids, strict=True)
     right = Judgements.from_pairs(pairs, queries=queries.ids, candidates=candidates.ids, name="text only")
     return in_percent(Scores.from_embeddings(queries, candidates, similarity="dot"), right)
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """The published rows of the encoders whose weights are given."""
-    given = {"paraphrase-MiniLM-L3-v2": options.l3 and onnx(options.l3)}
+    encoders = {"paraphrase-MiniLM-L3-v2": options.l3 and onnx(options.l3)}
     notes = dict(OF_ANY_LENGTH)
     if options.mpnet:
         single = Path(backbone_folder(options.mpnet, Path(tempfile.mkdtemp())))
         notes["all-mpnet-base-v2"] = "" if single == options.mpnet else "weights rounded to half precision"
-        given["all-mpnet-base-v2"] = transformer(single, device_of(options))
-    if not any(given.values()):
+        encoders["all-mpnet-base-v2"] = transformer(single, device_of(options))
+    if not any(encoders.values()):
         raise SystemExit("no weights: give --l3 FILE or --mpnet FOLDER")
     collection = captions(options)
     log(f"{len(collection.images):,} images")
-    for encoder, encoded in given.items():
+    for encoder, encoded in encoders.items():
         if encoded is not None:
             cache = options.cache and options.cache.with_stem(f"{options.cache.stem}-{encoder}")
             encode = Remembered(encoded, cache)
             for corpus in options.corpora:
-                found = measured(collection, encode, corpus)
-                yield from beside_print(encoder, found, notes[encoder], corpus=corpus)
+                rates = measured(collection, encode, corpus)
+                yield from beside_print(encoder, rates, notes[encoder], corpus=corpus)
             if encoder in OF_ANY_LENGTH and "joined" in options.corpora:
                 yield from beside_print(encoder, by_distance(collection, encode), CHOSEN, ranked=" by distance")
 

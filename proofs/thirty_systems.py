@@ -55,23 +55,23 @@ def pool_of(bench: Bench) -> Iterator[Claim]:
     """How many distinct pairs the thirty systems return first, and how many of them the filter leaves."""
     masks = first_ten(bench, SYSTEMS)
     returned = np.sum([*masks.values()], axis=0)
-    whole = returned > 0
-    pool, passes = int(whole.sum()), whole & bench.pool.passes
-    what = "distinct pairs among the first ten answers of the thirty systems in both tasks"
-    yield Claim(what, pool, POOL, "within 11301", "the goal is 10%", source="print")
+    is_returned = returned > 0
+    pool, passes = int(is_returned.sum()), is_returned & bench.pool.passes
+    title = "distinct pairs among the first ten answers of the thirty systems in both tasks"
+    yield Claim(title, pool, POOL, "within 11301", "the goal is 10%", source="print")
     named = int(np.any([mask for name, mask in masks.items() if name not in ASSUMED], axis=0).sum())
     alone = added(masks)
-    most = max(alone, key=lambda name: alone[name])
+    largest = max(alone, key=lambda name: alone[name])
     needed = (POOL - named) / len(ASSUMED)
-    what = "pairs that each of five other systems would have to add to our 25 that the text names, for 113,006"
-    note = f"beside: what {most} adds to the 29 others, the most of all; our 25 have {named:,}"
-    yield Claim(what, needed, alone[most], "<= 1", note, source="limner")
-    own = [mask for name, mask in masks.items() if name not in ASSUMED]
-    most_pairs, names = widest(own, first_ten(bench, [*ASSUMED, *OTHERS]), len(ASSUMED))
-    what = (
+    title = "pairs that each of five other systems would have to add to our 25 that the text names, for 113,006"
+    note = f"beside: what {largest} adds to the 29 others, the most of all; our 25 have {named:,}"
+    yield Claim(title, needed, alone[largest], "<= 1", note, source="limner")
+    given_masks = [mask for name, mask in masks.items() if name not in ASSUMED]
+    most_pairs, names = widest(given_masks, first_ten(bench, [*ASSUMED, *OTHERS]), len(ASSUMED))
+    title = (
         "the same with those five of eight systems with histograms, three of them nearest neighbours, that bring most"
     )
-    yield Claim(what, most_pairs, POOL, "within 11301", f"the goal is 10%; {', '.join(names)}", source="print")
+    yield Claim(title, most_pairs, POOL, "within 11301", f"the goal is 10%; {', '.join(names)}", source="print")
     removed = 100 * (1 - passes.sum() / max(pool, 1))
     yield Claim("share of them that the filter removes, percent", removed, 72.8, "within 5", source="print")
     judged = 100 * float((passes & bench.pool.judged).sum() / max(passes.sum(), 1))
@@ -84,13 +84,15 @@ def first_ten(bench: Bench, names: Iterable[str]) -> dict[str, np.ndarray]:
     return {name: bench.answers[name, "words"] for name in names}
 
 
-def widest(own: Sequence[np.ndarray], others: Mapping[str, np.ndarray], count: int) -> tuple[int, tuple[str, ...]]:
+def widest(
+    base_masks: Sequence[np.ndarray], added_masks: Mapping[str, np.ndarray], count: int
+) -> tuple[int, tuple[str, ...]]:
     """The most distinct pairs that systems have with so many of some others, and with which."""
-    base = np.any(own, axis=0)
-    found = {names: int(np.any([base, *(others[name] for name in names)], axis=0).sum())
-             for names in combinations(others, count)}  # fmt: skip
-    best = max(found, key=lambda names: found[names])
-    return found[best], best
+    base = np.any(base_masks, axis=0)
+    counts_by_names = {names: int(np.any([base, *(added_masks[name] for name in names)], axis=0).sum())
+             for names in combinations(added_masks, count)}  # fmt: skip
+    best = max(counts_by_names, key=lambda names: counts_by_names[names])
+    return counts_by_names[best], best
 
 
 def added(masks: Mapping[str, np.ndarray]) -> dict[str, int]:
@@ -108,70 +110,80 @@ def contributions(masks: Mapping[str, np.ndarray]) -> str:
     return "\n".join(lines)
 
 
-def table_six(found: Mapping[str, Reports]) -> Iterator[Claim]:
+def table_six(reports: Mapping[str, Reports]) -> Iterator[Claim]:
     """What the text says of Table 6: which additions to Tri5 are more than chance."""
     for task, title in TASKS.items():
-        base = values(*found["Tri5"])[task, "RP"]
+        base = values(*reports["Tri5"])[task, "RP"]
         p, gains = {}, {}
         for name in (*SIMILARITIES, "Tri5-idf"):
-            test = compare([found[name][1], found["Tri5"][1]]).line("RP", direction=task).between(0, 1).test
-            p[name], gains[name] = test.p_value, values(*found[name])[task, "RP"] - base
+            test = compare([reports[name][1], reports["Tri5"][1]]).line("RP", direction=task).between(0, 1).test
+            p[name], gains[name] = test.p_value, values(*reports[name])[task, "RP"] - base
         better = [name for name in SIMILARITIES if p[name] <= 0.05 and gains[name] > 0]
-        told = ", ".join(f"{n} {gains[n]:+.1f} (p = {p[n]:.2g})" for n in SIMILARITIES if n not in better)
-        what = f"variants with lexical similarities that beat Tri5 in R-precision (p <= 0.05), {title}"
-        yield Claim(what, len(better), len(SIMILARITIES), ">= 1", told and f"not beyond chance: {told}", source="print")
+        gains_text = ", ".join(f"{n} {gains[n]:+.1f} (p = {p[n]:.2g})" for n in SIMILARITIES if n not in better)
+        claim_text = f"variants with lexical similarities that beat Tri5 in R-precision (p <= 0.05), {title}"
+        yield Claim(
+            claim_text,
+            len(better),
+            len(SIMILARITIES),
+            ">= 1",
+            gains_text and f"not beyond chance: {gains_text}",
+            source="print",
+        )
         printed = {"i2t": ("<= 0.05", "p < 0.03 published"), "t2i": ("> 0.05", "published: not significant")}[task]
         note = f"{gains['Tri5-idf']:+.1f} points; {printed[1]}"
         yield Claim(f"p of the gain of idf weights alone, {title}", p["Tri5-idf"], goal=printed[0], note=note)
     printed_cell = PUBLISHED["Tri5-A-idf", "t2i", "RP"]
     note = "the only cell that the text marks for both idf and alignment"
-    ours = values(*found["Tri5-A-idf"])["t2i", "RP"]
+    ours = values(*reports["Tri5-A-idf"])["t2i", "RP"]
     yield Claim("Tri5-A-idf RP, search", ours, printed_cell, ">= 1", note, source="print")
 
 
-def per_query(found: Mapping[str, Reports], task: str) -> dict[str, np.ndarray]:
+def per_query(reports_by_name: Mapping[str, Reports], task: str) -> dict[str, np.ndarray]:
     """Of every measure systems by queries; median ranks from the ranks."""
-    held: dict[str, list[np.ndarray]] = {}
-    for reports in found.values():
+    values_of: dict[str, list[np.ndarray]] = {}
+    for reports in reports_by_name.values():
         for result in (r for report in reports for r in report.results if r.direction == task):
-            held.setdefault(str(result.measure), []).append(np.asarray(result.values, dtype=float))
-    return {measure: np.array(rows) for measure, rows in held.items()}
+            values_of.setdefault(str(result.measure), []).append(np.asarray(result.values, dtype=float))
+    return {measure: np.array(rows) for measure, rows in values_of.items()}
 
 
-def levels(held: Mapping[str, np.ndarray], queries: np.ndarray) -> dict[str, np.ndarray]:
+def levels(values_of: Mapping[str, np.ndarray], queries: np.ndarray) -> dict[str, np.ndarray]:
     """Each measure of each system on these queries; a low median rank is good, so its sign is turned."""
     return {m: -np.median(v[:, queries], axis=1) if m == "MedR" else v[:, queries].mean(axis=1)
-            for m, v in held.items()}  # fmt: skip
+            for m, v in values_of.items()}  # fmt: skip
 
 
-def table_seven(found: Mapping[str, Reports]) -> Iterator[Claim]:
+def table_seven(reports: Mapping[str, Reports]) -> Iterator[Claim]:
     """Rank correlations over the systems, as far as the text tells them."""
     rng = np.random.default_rng(0)
     for task, title in TASKS.items():
-        held = per_query(found, task)
-        count = held["R@1"].shape[1]
-        whole = levels(held, np.arange(count))
-        drawn = [levels(held, rng.integers(0, count, count)) for _ in range(DRAWS)]
+        values_of = per_query(reports, task)
+        count = values_of["R@1"].shape[1]
+        full_levels = levels(values_of, np.arange(count))
+        drawn = [levels(values_of, rng.integers(0, count, count)) for _ in range(DRAWS)]
         for measure, human in ((m, h) for m, each in WELL.items() for h in each):
             base = "S@1" if human.startswith("S") else human
             pair, weak = (measure, human), ("R@1", base)
-            rho, tau = (f(whole[measure], whole[human]) for f in (spearman, kendall_tau_b))
+            rho, tau = (f(full_levels[measure], full_levels[human]) for f in (spearman, kendall_tau_b))
             low = np.quantile([spearman(*(d[m] for m in pair)) - spearman(*(d[m] for m in weak)) for d in drawn], 0.025)
-            first = spearman(*(whole[m] for m in weak))
+            first = spearman(*(full_levels[m] for m in weak))
             note = f"rho {rho:.2f}, tau {tau:.2f}; R@1 with {base} rho {first:.2f}; higher by {rho - first:+.2f}; "
             note += "the cells of Table 7 are lost in our copy of the text"
-            what = f"rho of {measure} and {human} minus that of R@1 and {base}, {title}"
-            yield Claim(f"{what}: lower end of the 95% interval", float(low), goal="> 0", note=note)
+            claim_text = f"rho of {measure} and {human} minus that of R@1 and {base}, {title}"
+            yield Claim(f"{claim_text}: lower end of the 95% interval", float(low), goal="> 0", note=note)
 
 
-def correlations(found: Mapping[str, Reports], names: Sequence[str] = (*FOUND, *JUDGED)) -> str:
+def correlations(reports: Mapping[str, Reports], names: Sequence[str] = (*FOUND, *JUDGED)) -> str:
     """Spearman's rho over all systems, measures by measures."""
     parts = []
     for task, title in TASKS.items():
-        held = per_query(found, task)
-        whole = levels(held, np.arange(held["R@1"].shape[1]))
+        values_of = per_query(reports, task)
+        full_levels = levels(values_of, np.arange(values_of["R@1"].shape[1]))
         parts += ["", f"| rho, {title} | {' | '.join(names)} |", "|---" + "|---:" * len(names) + "|"]
-        parts += [f"| {a} | " + " | ".join(f"{spearman(whole[a], whole[b]):.2f}" for b in names) + " |" for a in names]
+        parts += [
+            f"| {a} | " + " | ".join(f"{spearman(full_levels[a], full_levels[b]):.2f}" for b in names) + " |"
+            for a in names
+        ]
     return "\n".join(parts)
 
 
@@ -179,9 +191,9 @@ Begin = Callable[[argparse.Namespace], Bench]
 """How a bench is opened; a function of a module, so that every process can."""
 
 
-def solve(asked: tuple[Begin, argparse.Namespace, Sequence[str]]) -> None:
+def solve(task: tuple[Begin, argparse.Namespace, Sequence[str]]) -> None:
     """Solves systems that share a text kernel, in a process of its own; kernels and scores are kept."""
-    begin, options, names = asked
+    begin, options, names = task
     bench = begin(options)
     for name in names:
         bench.scores(system(name), "words")
@@ -216,10 +228,10 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     reports = {name: reports[name] for name in SYSTEMS}
     short = {full: name for name, full in ALIASES.items()}
     named = {short.get(name, name): each for name, each in reports.items()}
-    shown = markdown(tables(named, "Tri5Sem", 1000 if options.quick else 10_000))
+    table_text = markdown(tables(named, "Tri5Sem", 1000 if options.quick else 10_000))
     levels = {task: {name: {m: value for (t, m), value in values(*each).items() if t == task}
                      for name, each in reports.items()} for task in TASKS}  # fmt: skip
-    parts = shown, correlations(reports), by_group(levels), contributions(first_ten(bench, SYSTEMS))
+    parts = table_text, correlations(reports), by_group(levels), contributions(first_ten(bench, SYSTEMS))
     text = f"**{SOURCES['words']}**\n" + "\n".join(parts) + f"\n\n{settings(options)}\n"
     log(text)
     if options.save and not options.quick:

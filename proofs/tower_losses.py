@@ -107,33 +107,44 @@ HUBS = {"0": 79.2, "1": 4.1, ">=2": 16.7, ">=5": 12.0, ">=10": 2.0}
 def chosen_tries(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """The tries of every loss; short ones with small towers for `--quick`."""
     if not options.quick:
-        return {name: {**COMMON, **how, "device": options.device} for name, how in TRIES.items()}
+        return {name: {**COMMON, **setting, "device": options.device} for name, setting in TRIES.items()}
     small = {**COMMON, **SMALLEST, "epochs": 2, "device": options.device}
-    return {name: {**small, "learning_rate": 10 * how["learning_rate"]} for name, how in list(TRIES.items())[::2]}
+    return {
+        name: {**small, "learning_rate": 10 * setting["learning_rate"]} for name, setting in list(TRIES.items())[::2]
+    }
 
 
 def trained_by_loss(options: argparse.Namespace, folder: Path) -> dict[str, tuple[str, list[Trained]]]:
     """For each loss the try that was best on dev, and its runs, one for each seed."""
     tries = chosen_tries(options)
     deadline = None if options.minutes is None else time.time() + 60 * options.minutes
-    how: dict[str, Any] = {"workers": options.workers, "kept": options.kept, "every_way": True, "deadline": deadline}
+    run_options: dict[str, Any] = {
+        "workers": options.workers,
+        "kept": options.kept,
+        "every_way": True,
+        "deadline": deadline,
+    }
     first = all_trained(
-        [_job(label, 0, settings, options) for label in options.losses for settings in tries.values()], folder, **how
+        [_job(label, 0, settings, options) for label in options.losses for settings in tries.values()],
+        folder,
+        **run_options,
     )
     best = {label: _best(label, first, tries) for label in options.losses if any(r.job.label == label for r in first)}
     jobs = [_job(label, seed, tries[best[label][0]], options) for seed in range(1, options.seeds) for label in best]
-    with_cell = {name: {**how, "cell": "lstm"} for name, how in tries.items()}
-    lstm_first = all_trained([_lstm(0, settings, options) for settings in with_cell.values()], folder, **how)
+    with_cell = {name: {**setting, "cell": "lstm"} for name, setting in tries.items()}
+    lstm_first = all_trained([_lstm(0, settings, options) for settings in with_cell.values()], folder, **run_options)
     if lstm_first:
         best[LSTM] = _best(LSTM, lstm_first, with_cell)
     lstm = [_lstm(seed, with_cell[best[LSTM][0]], options) for seed in range(1, options.seeds) if LSTM in best]
-    own = {"pvse": LOSSES[KNN], "pcme": {}}
-    others = [Job(name.upper(), 0, {**tries[best[KNN][0]], **own[name]}, system=name) for name in own]
-    done = all_trained([*jobs, *lstm, *(others if options.variants else ())], folder, **how)
+    loss_options = {"pvse": LOSSES[KNN], "pcme": {}}
+    other_jobs = [
+        Job(name.upper(), 0, {**tries[best[KNN][0]], **loss_options[name]}, system=name) for name in loss_options
+    ]
+    done = all_trained([*jobs, *lstm, *(other_jobs if options.variants else ())], folder, **run_options)
     runs = {label: (name, [run, *(r for r in done if r.job.label == label)]) for label, (name, run) in best.items()}
-    for extra in (job.label for job in others):
-        if held := [r for r in done if r.job.label == extra]:
-            runs[extra] = (best[KNN][0], held)
+    for extra in (job.label for job in other_jobs):
+        if extra_runs := [r for r in done if r.job.label == extra]:
+            runs[extra] = (best[KNN][0], extra_runs)
     return runs
 
 
@@ -142,27 +153,27 @@ def _lstm(seed: int, settings: Mapping[str, Any], options: argparse.Namespace) -
 
 
 def _job(label: str, seed: int, settings: Mapping[str, Any], options: argparse.Namespace) -> Job:
-    few = QUICK_IMAGES if options.quick else None
+    image_limit = QUICK_IMAGES if options.quick else None
     warm = 0 if label != WARM else 1 if options.quick else WARM_EPOCHS
-    return Job(label, seed, {**settings, **LOSSES[label]}, images=few, warm=warm)
+    return Job(label, seed, {**settings, **LOSSES[label]}, images=image_limit, warm=warm)
 
 
 def _best(label: str, done: Sequence[Trained], tries: Mapping[str, dict[str, Any]]) -> tuple[str, Trained]:
     """The try with the highest dev rsum, by name, and its run."""
-    held = [
+    done_runs = [
         (name, run)
         for name, settings in tries.items()
         for run in done
         if run.job.label == label and all(run.job.options[key] == value for key, value in settings.items())
     ]
-    for name, run in held:
+    for name, run in done_runs:
         log(f"{label}, try {name}: dev rsum {run.dev:.1f} at epoch {run.epoch} of {len(run.history)}")
-    return max(held, key=lambda pair: pair[1].dev)
+    return max(done_runs, key=lambda pair: pair[1].dev)
 
 
 def loss_table(runs: Mapping[str, tuple[str, list[Trained]]]) -> str:
     """A row per loss: mean over seeds with the interval of that mean."""
-    head = " | ".join(f"{shown} {m}" for shown in DIRECTIONS.values() for m in MEASURES)
+    head = " | ".join(f"{direction_title} {m}" for direction_title in DIRECTIONS.values() for m in MEASURES)
     lines = [f"| loss | chosen on dev | dev rsum | {head} | rsum | best epochs |", "|---|---|" + "---|" * 9]
     for label, (name, each) in runs.items():
         cells = [spread(r.mean("none", d, m) for r in each) for d in DIRECTIONS for m in MEASURES]
@@ -173,10 +184,12 @@ def loss_table(runs: Mapping[str, tuple[str, list[Trained]]]) -> str:
 
 
 def change(
-    runs: list[Trained], how: str, base: str, direction: str, measure: str, images: np.ndarray
+    runs: list[Trained], correction: str, base: str, direction: str, measure: str, images: np.ndarray
 ) -> tuple[float, float, float]:
     """Change in points, seeds averaged, with its 95% interval: queries drawn anew, captions of an image together."""
-    differences = np.mean([r.test[how][direction, measure] - r.test[base][direction, measure] for r in runs], axis=0)
+    differences = np.mean(
+        [r.test[correction][direction, measure] - r.test[base][direction, measure] for r in runs], axis=0
+    )
     interval = bootstrap(100 * differences, clusters=None if direction == "i2t" else images)
     return 100 * float(differences.mean()), interval.low, interval.high
 
@@ -184,14 +197,14 @@ def change(
 def correction_table(runs: list[Trained], images: np.ndarray) -> str:
     """A row per way and direction."""
     lines = ["| direction | ranked by | R@1 | change | R@5 | change | R@10 | change |", "|---|---|" + "---|" * 6]
-    for direction, shown in DIRECTIONS.items():
-        for how in runs[0].test:
+    for direction, direction_title in DIRECTIONS.items():
+        for correction in runs[0].test:
             cells = []
             for measure in MEASURES:
-                cells.append(f"{np.mean([r.mean(how, direction, measure) for r in runs]):.1f}")
-                moved = change(runs, how, "none", direction, measure, images)
-                cells.append("" if how == "none" else f"{moved[0]:+.1f} [{moved[1]:+.1f}, {moved[2]:+.1f}]")
-            lines.append(f"| {shown} | {how} | {' | '.join(cells)} |")
+                cells.append(f"{np.mean([r.mean(correction, direction, measure) for r in runs]):.1f}")
+                moved = change(runs, correction, "none", direction, measure, images)
+                cells.append("" if correction == "none" else f"{moved[0]:+.1f} [{moved[1]:+.1f}, {moved[2]:+.1f}]")
+            lines.append(f"| {direction_title} | {correction} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -211,19 +224,24 @@ def loss_claims(runs: Mapping[str, tuple[str, list[Trained]]]) -> Iterator[Claim
     r10 = float(np.mean([r.mean("none", "t2i", "R@10") for r in ours]))
     yield Claim(f"text → image R@10, kNN loss, mean of {len(ours)} seeds, vs ridge regression", r10, RIDGE, ">= 1.2",
                 source="peer")  # fmt: skip
-    for other, (name, each) in runs.items():
-        if other == KNN:
+    for rival_name, (name, each) in runs.items():
+        if rival_name == KNN:
             continue
         pairs = list(zip(ours, each, strict=False))
         note = f"kNN is better in {sum(a.rsum() > b.rsum() for a, b in pairs)} of {len(pairs)} seeds; chosen on dev: "
-        note += f"kNN {runs[KNN][0]}, {other} {name}"
-        if other in PUBLISHED:
+        note += f"kNN {runs[KNN][0]}, {rival_name} {name}"
+        if rival_name in PUBLISHED:
             note += "; R@1 in print, Flickr30k: kNN {} and {}, this one {} and {}".format(
-                *PUBLISHED[KNN], *PUBLISHED[other]
+                *PUBLISHED[KNN], *PUBLISHED[rival_name]
             )
         means = [float(np.mean([r.rsum() for r in some])) for some in (ours, each)]
-        yield Claim(f"kNN (k = 3) vs {other}: test rsum, mean of {len(pairs)} seeds", *means, goal=">= 1", note=note,
-                    source="limner")  # fmt: skip
+        yield Claim(
+            f"kNN (k = 3) vs {rival_name}: test rsum, mean of {len(pairs)} seeds",
+            *means,
+            goal=">= 1",
+            note=note,
+            source="limner",
+        )
     rising = {label: max(r.still_rising for r in each) for label, (_, each) in runs.items()}
     worst = max(rising, key=lambda label: rising[label])
     note = f"{worst}; by loss: {', '.join(f'{label} {value:.2f}' for label, value in rising.items())}"
@@ -233,25 +251,35 @@ def loss_claims(runs: Mapping[str, tuple[str, list[Trained]]]) -> Iterator[Claim
 
 def correction_claims(runs: list[Trained], images: np.ndarray) -> Iterator[Claim]:
     """Gains of R@1: above chance where the paper has one, and beside the paper's."""
-    for how in runs[0].test:
-        if how == "none":
+    for correction in runs[0].test:
+        if correction == "none":
             continue
-        for direction, shown in DIRECTIONS.items():
-            moved = change(runs, how, "none", direction, "R@1", images)
-            means = [float(np.mean([r.mean(h, direction, "R@1") for r in runs])) for h in (how, "none")]
+        for direction, direction_title in DIRECTIONS.items():
+            moved = change(runs, correction, "none", direction, "R@1", images)
+            means = [float(np.mean([r.mean(h, direction, "R@1") for r in runs])) for h in (correction, "none")]
             note = f"change {moved[0]:+.2f} points, 95% interval {moved[1]:+.2f} to {moved[2]:+.2f}"
-            note += "; the temperature was chosen on dev" if "tuned" in how else ""
+            note += "; the temperature was chosen on dev" if "tuned" in correction else ""
             note += f"; R@1 {means[0]:.2f}, without correction {means[1]:.2f}"
-            printed = GAINS.get((how, direction))
+            printed = GAINS.get((correction, direction))
             note += f"; published gain, Flickr30k: {printed[0]:+.1f}" if printed else ""
             if printed is None or printed[0] > SMALL:
-                yield Claim(f"{how}: {shown} R@1, lower end of the gain's 95% interval, points", moved[1], goal="> 0",
-                            note=note)  # fmt: skip
+                yield Claim(
+                    f"{correction}: {direction_title} R@1, lower end of the gain's 95% interval, points",
+                    moved[1],
+                    goal="> 0",
+                    note=note,
+                )
             if printed is not None:
                 reach = moved[2] - moved[0] if printed[0] >= moved[0] else moved[0] - moved[1]
                 note += "; the goal is a published gain inside the interval"
-                yield Claim(f"{how}: {shown} R@1, gain, points", moved[0], printed[0], f"within {reach:.2f}", note,
-                            source="print")  # fmt: skip
+                yield Claim(
+                    f"{correction}: {direction_title} R@1, gain, points",
+                    moved[0],
+                    printed[0],
+                    f"within {reach:.2f}",
+                    note,
+                    source="print",
+                )
 
 
 def hub_claims(runs: list[Trained]) -> Iterator[Claim]:

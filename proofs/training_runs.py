@@ -74,13 +74,13 @@ class Trained:
     test: Mapping[str, Mapping[tuple[str, str], np.ndarray]]
     hubs: Mapping[str, float]
 
-    def mean(self, how: str, direction: str, measure: str) -> float:
+    def mean(self, correction: str, direction: str, measure: str) -> float:
         """In percent."""
-        return 100 * float(self.test[how][direction, measure].mean())
+        return 100 * float(self.test[correction][direction, measure].mean())
 
-    def rsum(self, how: str = "none") -> float:
+    def rsum(self, correction: str = "none") -> float:
         """Of the test pool."""
-        return sum(self.mean(how, d, m) for d in DIRECTIONS for m in MEASURES)
+        return sum(self.mean(correction, d, m) for d in DIRECTIONS for m in MEASURES)
 
     @property
     def still_rising(self) -> float:
@@ -120,7 +120,7 @@ def weaker(folder: Path, components: int) -> Embeddings:
     return Embeddings(features.ids, centred @ axes[:, -components:].astype(np.float32))
 
 
-def found(scores: Scores, part: Collection) -> dict[tuple[str, str], np.ndarray]:
+def query_values(scores: Scores, part: Collection) -> dict[tuple[str, str], np.ndarray]:
     """Whether each query found what belongs to it, by direction and measure."""
     report = evaluate(scores, part, measures=MEASURES)
     return {(d, m): report.find(m, direction=d, view="pairs").values for d in DIRECTIONS for m in MEASURES}
@@ -165,9 +165,13 @@ def trained(task: Task) -> Trained | None:
     """Trains one model, in a process of its own, and ranks the test pool with it; None after the deadline."""
     import torch
 
-    job, kept = task.job, task.kept
-    if kept is not None and kept.is_file() and (task.every_way <= (len((held := read(kept)).test) > 1)):
-        return held
+    job, result_file = task.job, task.kept
+    if (
+        result_file is not None
+        and result_file.is_file()
+        and (task.every_way <= (len((saved_run := read(result_file)).test) > 1))
+    ):
+        return saved_run
     if task.deadline is not None and time.time() > task.deadline:
         return None
     torch.set_num_threads(1)
@@ -177,7 +181,7 @@ def trained(task: Task) -> Trained | None:
     seconds = time.perf_counter() - began
     first = model.scores(pairs.test)
     chosen = ways(model, pairs, tuned=str(job.options["device"]) != "cpu") if task.every_way else [("none", first)]
-    test = {how: found(scores, pairs.test) for how, scores in chosen}
+    test = {correction: query_values(scores, pairs.test) for correction, scores in chosen}
     about: Any = model.trained
     device = torch.cuda.get_device_name() if str(job.options["device"]).startswith("cuda") else "the CPU"
     history = tuple(float(row["rsum"]) for row in about["history"])
@@ -185,8 +189,8 @@ def trained(task: Task) -> Trained | None:
         job, device, seconds, about["best_epoch"], about["metrics"]["rsum"], history, test, hub_shares(first)
     )
     log(f"{job.label}, seed {job.seed}, noise {job.noise:.0%}: {seconds:.0f} s, dev rsum {result.dev:.1f}")
-    if kept is not None:
-        kept.write_bytes(pickle.dumps(result))
+    if result_file is not None:
+        result_file.write_bytes(pickle.dumps(result))
     return result
 
 
@@ -197,11 +201,17 @@ def model_of(task: Task) -> Any:
     learned = pairs.train if job.images is None else pairs.train.restrict(pairs.train.images.ids[: job.images])
     learned = learned if task.changed is None else task.changed(learned, job)
     features = features if job.components is None else weaker(task.folder, job.components)
-    how: dict[str, Any] = {"dev": pairs.dev, "features": features, "seed": job.seed, **job.options}
+    training_options: dict[str, Any] = {"dev": pairs.dev, "features": features, "seed": job.seed, **job.options}
     if job.warm:
-        first = {**how, "loss": "sum", "epochs": job.warm, "learning_rate": SUM_RATE, "lr_decay_every": job.warm}
-        how["init_from"] = train(learned, job.system, **first)
-    return train(learned, job.system, **how)
+        first = {
+            **training_options,
+            "loss": "sum",
+            "epochs": job.warm,
+            "learning_rate": SUM_RATE,
+            "lr_decay_every": job.warm,
+        }
+        training_options["init_from"] = train(learned, job.system, **first)
+    return train(learned, job.system, **training_options)
 
 
 def prepare(folder: Path) -> None:
@@ -209,7 +219,7 @@ def prepare(folder: Path) -> None:
     pairs, _ = world(folder)
     one = np.random.default_rng(0).standard_normal((len(pairs.dev.images) + len(pairs.dev.texts), 4))
     cut = len(pairs.dev.images)
-    found(Scores.from_embeddings(*_halves(pairs.dev, one, cut)), pairs.dev)
+    query_values(Scores.from_embeddings(*_halves(pairs.dev, one, cut)), pairs.dev)
 
 
 def all_trained(
@@ -256,11 +266,11 @@ def spread(values: Iterable[float]) -> str:
     """Mean and half a 95% interval over seeds (Student's t)."""
     from scipy.stats import t
 
-    held = np.array(list(values))
-    if len(held) < 2:
-        return f"{held.mean():.1f}"
-    half = t.ppf(0.975, len(held) - 1) * held.std(ddof=1) / np.sqrt(len(held))
-    return f"{held.mean():.1f} ± {half:.1f}"
+    value_array = np.array(list(values))
+    if len(value_array) < 2:
+        return f"{value_array.mean():.1f}"
+    half = t.ppf(0.975, len(value_array) - 1) * value_array.std(ddof=1) / np.sqrt(len(value_array))
+    return f"{value_array.mean():.1f} ± {half:.1f}"
 
 
 def keep_tables(text: str, options: argparse.Namespace) -> None:

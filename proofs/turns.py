@@ -75,16 +75,16 @@ class Oracle:
         return sum(errs) * 2 > self.people
 
 
-def systems(seen: Collection, half: Collection, test: Collection) -> dict[str, Scores]:
+def systems(train_part: Collection, half: Collection, test: Collection) -> dict[str, Scores]:
     """Five systems, four trained on all training images and one on half of them, scored on the test split."""
     scores_by_name = {
-        "colours": train(seen, descriptions=("colours",)),
-        "shapes": train(seen, descriptions=("shapes",)),
-        "both": train(seen),
-        "few dimensions": train(seen, dimensions=6),
+        "colours": train(train_part, descriptions=("colours",)),
+        "shapes": train(train_part, descriptions=("shapes",)),
+        "both": train(train_part),
+        "few dimensions": train(train_part, dimensions=6),
         "half the pictures": train(half, ridge=1.0),
     }
-    log(f"trained {len(scores_by_name)} systems on {len(seen.images):,} images")
+    log(f"trained {len(scores_by_name)} systems on {len(train_part.images):,} images")
     return {name: model.scores(test) for name, model in scores_by_name.items()}
 
 
@@ -166,14 +166,14 @@ def gained(proposals: Candidates, truth: frozenset[Key]) -> dict[str, dict[int, 
     done: dict[str, dict[int, Answers]] = {name: {} for name in ("one turn", *runs)}
     for depth in DEPTHS:
         budget = len(proposals.top(depth))
-        done["one turn"][depth] = asked(proposals, truth, budget=budget, turns=1, start_depth=depth)
+        done["one turn"][depth] = ask_turns(proposals, truth, budget=budget, turns=1, start_depth=depth)
         for name, options in runs.items():
-            done[name][depth] = asked(proposals, truth, budget=budget, **options)
+            done[name][depth] = ask_turns(proposals, truth, budget=budget, **options)
         log(f"  {budget:,} answers: " + ", ".join(f"{n} {a[depth].right.mean():.4f}" for n, a in done.items()))
     return done
 
 
-def asked(proposals: Candidates, truth: frozenset[Key], *, seed: int = 0, **options: Any) -> Answers:
+def ask_turns(proposals: Candidates, truth: frozenset[Key], *, seed: int = 0, **options: Any) -> Answers:
     """What one way of asking brings; a match counts if it is true and was called so."""
     answers, _ = in_turns(proposals, Oracle(truth, seed=seed), seed=seed, **options)
     return Answers([image for image, _ in answers], np.array([yes and pair in truth for pair, yes in answers.items()]))
@@ -193,8 +193,8 @@ def retrained(
     """Four turns with systems that are trained again, and as many answers with the same systems."""
     ours, unchanged = [], []
     for seed in seeds:
-        ours.append(asked(proposals, truth, budget=budget, turns=4, retrain=learn_again, seed=seed))
-        unchanged.append(asked(proposals, truth, budget=len(ours[-1].right), turns=4, seed=seed))
+        ours.append(ask_turns(proposals, truth, budget=budget, turns=4, retrain=learn_again, seed=seed))
+        unchanged.append(ask_turns(proposals, truth, budget=len(ours[-1].right), turns=4, seed=seed))
         log(
             f"  seed {seed}: {ours[-1].positives:,} and {unchanged[-1].positives:,} matches in {len(ours[-1].right):,} "
             f"and {len(unchanged[-1].right):,} of {budget:,} answers"

@@ -30,7 +30,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
-from training_runs import DIRECTIONS, MEASURES, QUICK_IMAGES, SMALLEST, data_folder, found, keep_tables
+from training_runs import DIRECTIONS, MEASURES, QUICK_IMAGES, SMALLEST, data_folder, keep_tables, query_values
 
 from claims import Claim, log, main
 from limner import load, train
@@ -80,8 +80,8 @@ class Task:
     @property
     def first(self) -> str | None:
         """What was tried in the first stage with the highest dev rsum, of what has been trained."""
-        held = {tried: found for tried in self.tried if (found := read(self, tried)) is not None}
-        return max(held, key=lambda tried: float(held[tried]["dev"]), default=None)
+        runs_of = {tried: run_values for tried in self.tried if (run_values := read(self, tried)) is not None}
+        return max(runs_of, key=lambda tried: float(runs_of[tried]["dev"]), default=None)
 
 
 def _plain(label: str) -> str:
@@ -93,15 +93,15 @@ def stage_two() -> list[tuple[str, float]]:
     return [(kind, rate) for kind in (WHOLE, FROZEN) for rate in RATES]
 
 
-def trained(asked: tuple[Task, str, Mapping[str, Any]]) -> None:
+def trained(task_options: tuple[Task, str, Mapping[str, Any]]) -> None:
     """Trains one model, in a process of its own, and keeps what it found.
 
     Args:
-        asked: The task; what is tried in the first stage, or the second stage with its learning rate; its options.
+        task_options: The task; what is tried in the first stage, or the second with its learning rate; its options.
     """
     import torch
 
-    task, label, options = asked
+    task, label, options = task_options
     if task.file(label).is_file():
         return
     if task.deadline is not None and time.time() > task.deadline:
@@ -110,15 +110,22 @@ def trained(asked: tuple[Task, str, Mapping[str, Any]]) -> None:
     torch.set_num_threads(2)
     pairs = load(f"flickr8k:{task.data}", check_images=False)
     learned = pairs.train.restrict(pairs.train.images.ids[:QUICK_IMAGES]) if task.quick else pairs.train
-    system, own = SYSTEMS[task.name]
-    how: dict[str, Any] = {**COMMON, **own, **task.options, **options, "seed": task.seed, "dev": pairs.dev}
+    system, system_options = SYSTEMS[task.name]
+    training_options: dict[str, Any] = {
+        **COMMON,
+        **system_options,
+        **task.options,
+        **options,
+        "seed": task.seed,
+        "dev": pairs.dev,
+    }
     began = time.perf_counter()
-    model = train(learned, system, **how, patience=PATIENCE)
+    model = train(learned, system, **training_options, patience=PATIENCE)
     if label in FIRST:
         model.save(task.model(label))
-    held = {f"{d} {m}": values for (d, m), values in found(model.scores(pairs.test), pairs.test).items()}
+    values_of = {f"{d} {m}": values for (d, m), values in query_values(model.scores(pairs.test), pairs.test).items()}
     history = [float(row["rsum"]) for row in model.trained["history"]]
-    np.savez(task.file(label), dev=np.array(model.trained["metrics"]["rsum"]), history=np.array(history), **held)
+    np.savez(task.file(label), dev=np.array(model.trained["metrics"]["rsum"]), history=np.array(history), **values_of)
     log(f"{task.name}, seed {task.seed}, {label}: {time.perf_counter() - began:.0f} s, dev rsum "
         f"{history[0]:.1f} to {max(history):.1f} at epoch {model.trained['best_epoch']}")  # fmt: skip
 
@@ -133,8 +140,8 @@ def second_stages(task: Task) -> list[tuple[Task, str, Mapping[str, Any]]]:
     """Every second stage of the best first one."""
     if task.first is None or not task.model(task.first).is_dir():
         return []
-    kept = {name: value for name, value in FIRST[task.first].items() if name != "learning_rate"}
-    common = {**kept, "epochs": task.epochs[1], "init_from": str(task.model(task.first))}
+    first_options = {name: value for name, value in FIRST[task.first].items() if name != "learning_rate"}
+    common = {**first_options, "epochs": task.epochs[1], "init_from": str(task.model(task.first))}
     extra: Mapping[str, dict[str, Any]] = {WHOLE: {"unfreeze": True}, FROZEN: {}}
     return [(task, f"{kind} {rate:g}", {**common, **extra[kind], "learning_rate": rate}) for kind, rate in stage_two()]
 
@@ -143,25 +150,25 @@ def read(task: Task, label: str) -> dict[str, np.ndarray] | None:
     """What a model found, if it was trained."""
     if not task.file(label).is_file():
         return None
-    with np.load(task.file(label)) as held:
-        return dict(held)
+    with np.load(task.file(label)) as saved_arrays:
+        return dict(saved_arrays)
 
 
 def best(task: Task, kind: str) -> tuple[float, dict[str, np.ndarray]] | None:
     """The learning rate that is best on dev, with what its model found."""
-    held = [(rate, each) for rate in RATES if (each := read(task, f"{kind} {rate:g}")) is not None]
-    return max(held, key=lambda pair: float(pair[1]["dev"])) if len(held) == len(RATES) else None
+    runs_by_rate = [(rate, each) for rate in RATES if (each := read(task, f"{kind} {rate:g}")) is not None]
+    return max(runs_by_rate, key=lambda pair: float(pair[1]["dev"])) if len(runs_by_rate) == len(RATES) else None
 
 
-def rsum(held: Mapping[str, np.ndarray]) -> float:
+def rsum(values_of: Mapping[str, np.ndarray]) -> float:
     """Of the test pool."""
-    return sum(100 * float(held[f"{d} {m}"].mean()) for d in DIRECTIONS for m in MEASURES)
+    return sum(100 * float(values_of[f"{d} {m}"].mean()) for d in DIRECTIONS for m in MEASURES)
 
 
-def gained(better: list[Mapping[str, np.ndarray]], worse: list[Mapping[str, np.ndarray]], what: str) -> np.ndarray:
+def gained(better: list[Mapping[str, np.ndarray]], worse: list[Mapping[str, np.ndarray]], measure: str) -> np.ndarray:
     """The difference in points with its 95% interval; queries and seeds are drawn anew."""
     rng = np.random.default_rng(0)
-    moved = np.array([100 * (a[what] - b[what]) for a, b in zip(better, worse, strict=True)])
+    moved = np.array([100 * (a[measure] - b[measure]) for a, b in zip(better, worse, strict=True)])
     queries, seeds = moved.shape[1], len(moved)
     means = [moved[rng.integers(0, seeds, seeds)][:, rng.integers(0, queries, queries)].mean() for _ in range(4000)]
     return np.array([moved.mean(), *np.quantile(means, (0.025, 0.975))])
@@ -172,15 +179,17 @@ def table(tasks: list[Task]) -> str:
     heads = " | ".join(f"{measure}, {title}" for title in DIRECTIONS.values() for measure in MEASURES)
     lines = [f"| system | stage | seeds | dev rsum | {heads} |", "|---|---|" + "---:|" * 8]
     for name in dict.fromkeys(task.name for task in tasks):
-        own = [task for task in tasks if task.name == name]
+        tasks_of_name = [task for task in tasks if task.name == name]
         for kind in ("first", FROZEN, WHOLE):
-            held = [read(t, t.first or "") if kind == "first" else (best(t, kind) or (0, None))[1] for t in own]
-            kept = [each for each in held if each is not None]
-            if kept:
-                cells = [f"{np.mean([100 * each[f'{d} {m}'].mean() for each in kept]):.1f}"
+            runs = [
+                read(t, t.first or "") if kind == "first" else (best(t, kind) or (0, None))[1] for t in tasks_of_name
+            ]
+            done_runs = [each for each in runs if each is not None]
+            if done_runs:
+                cells = [f"{np.mean([100 * each[f'{d} {m}'].mean() for each in done_runs]):.1f}"
                          for d in DIRECTIONS for m in MEASURES]  # fmt: skip
-                dev = np.mean([float(each["dev"]) for each in kept])
-                lines.append(f"| {name} | {kind} | {len(kept)} | {dev:.1f} | {' | '.join(cells)} |")
+                dev = np.mean([float(each["dev"]) for each in done_runs])
+                lines.append(f"| {name} | {kind} | {len(done_runs)} | {dev:.1f} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -192,23 +201,30 @@ def claimed(tasks: list[Task]) -> Iterator[Claim]:
         if not done:
             continue
         rates = ", ".join(f"{a[0]:g} and {b[0]:g}" for a, b in done)
-        whole, control = [a[1] for a, _ in done], [b[1] for _, b in done]
+        second_stages, control = [a[1] for a, _ in done], [b[1] for _, b in done]
         for direction, title in DIRECTIONS.items():
             for measure in ("R@1", "R@10"):
-                moved = gained(whole, control, f"{direction} {measure}")
+                moved = gained(second_stages, control, f"{direction} {measure}")
                 note = "{:+.1f} [{:+.1f}, {:+.1f}]".format(*moved)
                 note += f"; {len(done)} seeds; learning rates chosen on dev (whole, frozen): {rates}"
-                what = f"{name}, {measure} gained by the second stage over a frozen one, {title}"
-                yield Claim(f"{what}: lower end of the 95% interval, points", float(moved[1]), goal="> 0", note=note)
-        late = max(_late(each["history"]) for each in (*whole, *control))
-        what = f"{name}: largest rise of dev rsum in the last fifth of the second stage, percent"
-        yield Claim(what, late, goal="<= 1", note="a model that still rises has not converged")
+                claim_text = f"{name}, {measure} gained by the second stage over a frozen one, {title}"
+                yield Claim(
+                    f"{claim_text}: lower end of the 95% interval, points", float(moved[1]), goal="> 0", note=note
+                )
+        late = max(_late(each["history"]) for each in (*second_stages, *control))
+        claim_text = f"{name}: largest rise of dev rsum in the last fifth of the second stage, percent"
+        yield Claim(claim_text, late, goal="<= 1", note="a model that still rises has not converged")
         began = [(t, read(t, t.first or "")) for t in tasks if t.name == name]
-        again = [100 * (float(held[1]["dev"]) / float(own["dev"]) - 1)
-                 for t, own in began if own is not None and (held := best(t, FROZEN)) is not None]  # fmt: skip
+        frozen_gains = [
+            100 * (float(frozen_run[1]["dev"]) / float(first_run["dev"]) - 1)
+            for t, first_run in began
+            if first_run is not None and (frozen_run := best(t, FROZEN)) is not None
+        ]
         chosen = "; ".join(f"{t.first}, of {len(t.tried)} tried" for t, _ in began)
-        what = f"{name}: dev rsum that the frozen model gains by being trained again, percent"
-        yield Claim(what, max(again), goal="<= 2", note=f"the first stage had converged if it is little; {chosen}")
+        claim_text = f"{name}: dev rsum that the frozen model gains by being trained again, percent"
+        yield Claim(
+            claim_text, max(frozen_gains), goal="<= 2", note=f"the first stage had converged if it is little; {chosen}"
+        )
 
 
 def _late(history: np.ndarray) -> float:
@@ -219,14 +235,17 @@ def _late(history: np.ndarray) -> float:
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """The first stages, then all second ones."""
     folder = data_folder(options)
-    kept = Path(options.kept or tempfile.mkdtemp())
-    kept.mkdir(parents=True, exist_ok=True)
+    work_folder = Path(options.kept or tempfile.mkdtemp())
+    work_folder.mkdir(parents=True, exist_ok=True)
     deadline = None if options.minutes is None else time.time() + 60 * options.minutes
     small = {k: v for k, v in SMALLEST.items() if k.endswith("dim")}
-    own: dict[str, Any] = {"device": options.device, **(small if options.quick else {"precision": options.precision})}
+    run_options: dict[str, Any] = {
+        "device": options.device,
+        **(small if options.quick else {"precision": options.precision}),
+    }
     epochs = (1, 1) if options.quick else (options.first, options.second)
     tried = tuple(FIRST)[:1] if options.quick else tuple(options.tried)
-    tasks = [Task(name, seed, folder, kept, own, epochs, deadline, options.quick, tried)
+    tasks = [Task(name, seed, folder, work_folder, run_options, epochs, deadline, options.quick, tried)
              for seed in range(1 if options.quick else options.seeds) for name in options.systems]  # fmt: skip
     with multiprocessing.get_context("spawn").Pool(options.workers, maxtasksperchild=1) as pool:
         for stage in (first_stages, second_stages):

@@ -22,10 +22,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import limner
 from claims import Claim, log, main
-from limner.evaluation.comparison import paired_test
 from limner.evaluation.measures import Measure
 from limner.evaluation.reports.report import Report
-from limner.evaluation.results import Result
+from limner.evaluation.results import Result, paired_test
 
 CAPTIONS = 5
 EASY, TASTE = 1.0, 2.0  # what both systems, and what one system's captions, share, beside noise of 1
@@ -54,8 +53,8 @@ def world(rng: np.random.Generator, images: int, *, hard: float = 1.2) -> World:
     """Ranks of about e^hard in the middle."""
     easy = EASY * rng.standard_normal((1, images, 1))
     taste = TASTE * rng.standard_normal((2, images, 1))
-    near = easy + taste + rng.standard_normal((2, images, CAPTIONS))
-    ranks = np.ceil(np.exp(hard - near)).clip(1, 25_000)
+    match_scores = easy + taste + rng.standard_normal((2, images, CAPTIONS))
+    ranks = np.ceil(np.exp(hard - match_scores)).clip(1, 25_000)
     return World(ranks.reshape(2, -1), ranks.min(axis=2))
 
 
@@ -80,27 +79,27 @@ def p_value(drawn: World, measure: str, test: str, *, clustered: bool, seed: int
 
 def false_positives(measure: str, test: str, images: int, simulations: int) -> tuple[float, float]:
     """Percent of simulations with p below 0.05: by image, and with captions taken as independent."""
-    found = np.zeros((simulations, 2))
+    is_significant = np.zeros((simulations, 2))
     hard = 5.0 if measure == "MedR" else 1.2  # where most first ranks are 1, 2 or 3, medians are nearly always equal
     for n in range(simulations):
         drawn = world(np.random.default_rng([images, n]), images, hard=hard)
-        found[n] = [p_value(drawn, measure, test, clustered=c, seed=n) < LEVEL for c in (True, False)]
-    by_image, alone = 100 * found.mean(axis=0)
+        is_significant[n] = [p_value(drawn, measure, test, clustered=c, seed=n) < LEVEL for c in (True, False)]
+    by_image, alone = 100 * is_significant.mean(axis=0)
     return float(by_image), float(alone)
 
 
 def table(drawn: World) -> list[Report]:
     """Reports with nine lines, as an evaluation with the usual measures prints them."""
     measures = ("R@1", "R@5", "R@10", "MRR")
-    made = []
+    reports = []
     for system in (0, 1):
         by_text = results(drawn, system, measures)
         ranks = drawn.by_image[system]
         queries = limner.Ids(map(str, range(len(ranks))), what="query")
         by_image = [Result("pairs", "i2t", Measure.parse(m), queries, values(m, ranks)) for m in measures]
         lines = (*by_image, *by_text, rsum(by_image[:3], by_text[:3]))
-        made.append(Report(f"system {system}", "simulated", lines))
-    return made
+        reports.append(Report(f"system {system}", "simulated", lines))
+    return reports
 
 
 def rsum(by_image: list[Result], by_text: list[Result]) -> Result:
@@ -125,7 +124,7 @@ def table_errors(images: int, simulations: int) -> dict[str, float]:
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     simulations = 50 if options.quick else options.simulations
     sizes = (40,) if options.quick else (40, 200)
-    asked = [
+    settings = [
         (measure, test, images, simulations * (1 if (measure, test) == SLOW else 4))
         for images in sizes
         for measure in TESTS
@@ -134,20 +133,20 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     with ProcessPoolExecutor() as pool:
         whole_tables = pool.submit(table_errors, 100, simulations)
         rates: dict[str, float] = {}
-        found = zip(asked, pool.map(false_positives, *zip(*asked, strict=True)), strict=True)
-        for (measure, test, images, many), (ours, alone) in found:
+        results = zip(settings, pool.map(false_positives, *zip(*settings, strict=True)), strict=True)
+        for (measure, test, images, repetitions), (ours, alone) in results:
             log(f"{images} images, {measure}, {test}: {ours:.1f}% by image, {alone:.1f}% by caption")
-            note = f"{alone:.1f} if captions count as independent; {many:,} simulations"
-            what = f"{test} on {measure}, {images} images of {CAPTIONS} captions"
-            rates[what] = ours
-            yield Claim(f"{what}: false positives, percent", ours, NOMINAL, MOST, note, source="theory")
+            note = f"{alone:.1f} if captions count as independent; {repetitions:,} simulations"
+            title = f"{test} on {measure}, {images} images of {CAPTIONS} captions"
+            rates[title] = ours
+            yield Claim(f"{title}: false positives, percent", ours, NOMINAL, MOST, note, source="theory")
         errors = whole_tables.result()
     rates["rsum by image, 100 images"] = errors["rsum"]
-    what = "rsum by image, 100 images: false positives, percent"
-    yield Claim(what, errors["rsum"], NOMINAL, MOST, source="theory")
+    title = "rsum by image, 100 images: false positives, percent"
+    yield Claim(title, errors["rsum"], NOMINAL, MOST, source="theory")
     lowest = min(rates, key=rates.__getitem__)
-    what = "fewest false positives of all these, percent"
-    yield Claim(what, rates[lowest], NOMINAL, LEAST, lowest, source="theory")
+    title = "fewest false positives of all these, percent"
+    yield Claim(title, rates[lowest], NOMINAL, LEAST, lowest, source="theory")
     note = f"{errors['line']:.1f} when p-values are corrected within each line only; {simulations:,} simulations"
     claim = "tables of nine lines with any false mark, corrected over the table, percent"
     yield Claim(claim, errors["table"], NOMINAL, MOST, note, source="theory")

@@ -166,7 +166,8 @@ def training(folder: Path) -> None:
     import limner
 
     world = limner.load("scenes", images=60)
-    model = limner.train(world, "towers", device="cpu", word_dim=8, hidden=8, joint=6, epochs=1, batch=16)
+    sizes = {"word_dim": 8, "hidden_dim": 8, "embedding_dim": 6}
+    model = limner.train(world, "towers", device="cpu", epochs=1, batch_size=16, **sizes)
     model.save(folder / "model")
     _opened(folder / "model").scores(world.test).top(10)
 
