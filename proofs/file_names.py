@@ -140,12 +140,15 @@ def systems(pool: Collection, work: Work, seeds: int) -> Iterator[tuple[str, lis
         yield f"{name} on Levenshtein 20%", [first_part_judged(letters, outputs["logits"]) for outputs in each]
         yield (
             f"{name} on {name} similarity 20%",
-            [first_part_judged(scores, outputs["logits"]) for scores, kept in zip(alike, each, strict=True)],
+            [first_part_judged(scores, outputs["logits"]) for scores, outputs in zip(alike, each, strict=True)],
         )
         if attentive:
             yield (
                 f"{name} on MCProp 20%",
-                [first_part_judged(scores, outputs["logits"]) for scores, kept in zip(attentive, each, strict=False)],
+                [
+                    first_part_judged(scores, outputs["logits"])
+                    for scores, outputs in zip(attentive, each, strict=False)
+                ],
             )
 
 
