@@ -20,8 +20,9 @@ for place in ("security", "encoders"):
     sys.path.insert(0, str(Path(__file__).parents[1] / place))
 
 import hostile_folders as hostile  # noqa: E402
-import loopback_hub  # noqa: E402
 import tiny  # noqa: E402
+
+import loopback_hub  # noqa: E402
 
 MODEL = "somebody/tiny"
 
