@@ -457,7 +457,8 @@ def test_options_in_a_store_are_not_for_a_loader_of_ones_own(store, served, mark
 
 def test_a_trusted_store_may_name_a_loader(store, served):
     assert shell("annotate", "serve", store("stranger:load:x", {}), "--trust").exit_code == 0
-    assert served[0]["spec"] == "stranger:load:x"
+    assert shell("--trust", "annotate", "serve", store("stranger:load:x", {})).exit_code == 0
+    assert [each["spec"] for each in served] == ["stranger:load:x"] * 2
 
 
 # --- files of options -------------------------------------------------------------------------------------------

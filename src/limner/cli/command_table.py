@@ -14,6 +14,7 @@ import typer
 
 from limner.cli import commands
 from limner.cli.attached_options import attached
+from limner.cli.program_options import with_program_options
 
 GROUPS = {
     "Start": ("demo", "data", "list"),
@@ -72,6 +73,8 @@ def _lay_out(command: Any) -> None:
     if any("-O" in getattr(param, "opts", ()) for param in getattr(command, "params", ())):
         parse_args = command.parse_args
         command.parse_args = lambda context, words: parse_args(context, attached(list(words), command))
+    if not hasattr(command, "commands"):
+        with_program_options(command)
     for each in getattr(command, "commands", {}).values():
         _lay_out(each)
 

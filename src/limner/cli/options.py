@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import progress, tell, warn
+from limner.cli.program_options import Json as Json
+from limner.cli.program_options import Trust as Trust
 from limner.core.errors import LimnerError
 from limner.core.extras import require
 from limner.core.options import parsed_options as options
@@ -98,7 +100,6 @@ def flag(name: str, about: str) -> object:
     return typer.Option(name, metavar="", help=about)
 
 
-Json = Annotated[bool, flag("--json", "Print only JSON on stdout.")]
 Split = Annotated[str | None, word("Part of the collection, or all; the test split if there is one.")]
 Loading = Annotated[
     list[str] | None,
@@ -109,9 +110,6 @@ Loading = Annotated[
         metavar="NAME=VALUE",
     ),
 ]
-
-
-Trust = Annotated[bool, flag("--trust", "Allow files to run code that they name (module:thing).")]
 
 
 Address = Annotated[

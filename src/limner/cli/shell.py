@@ -9,6 +9,7 @@ import typer
 from limner import __version__
 from limner.cli.console import put
 from limner.cli.errors import STATUSES, Shell
+from limner.cli.program_options import Json, Trust
 
 __all__ = ["app"]
 
@@ -36,6 +37,8 @@ def limner(
     version: Annotated[
         bool, typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    trust: Trust = False,
+    as_json: Json = False,
     debug: Annotated[bool, typer.Option("--debug", envvar="LIMNER_DEBUG", hidden=True)] = False,
 ) -> None:
     """Match images with text, evaluate the result, and explain failures.
