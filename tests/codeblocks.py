@@ -154,7 +154,7 @@ def words(command: str) -> list[str] | None:
     """The words of a command; None if it needs a shell: a pipe, a redirection, a variable, a pattern, a comment.
 
     >>> words("limner match fuse a.run --method 'my:minmax(k=2)'"), words("limner list datasets | head")
-    (['limner', 'fuse', 'a.run', '--method', 'my:minmax(k=2)'], None)
+    (['limner', 'match', 'fuse', 'a.run', '--method', 'my:minmax(k=2)'], None)
     """
     bare = re.sub(r"'[^']*'|\"[^\"$`]*\"", "", command)
     return None if re.search(r"[|&;<>$`*?~\\()]|(^|\s)#", bare) else shlex.split(command)

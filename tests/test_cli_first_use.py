@@ -205,7 +205,7 @@ def test_a_bar_tells_what_is_done_now():
 
     terminal = Console(width=100, file=io.StringIO(), force_terminal=True, color_system=None)
     with Progress(*console._columns(100), console=terminal, disable=True) as bar:
-        progress = console._Told.begun(bar, "evaluating a", "")
+        progress = console._TerminalBar.begun(bar, "evaluating a", "")
         progress(400, 400)
         assert [(t.fields["now"].described(), t.completed, t.total) for t in bar.tasks] == [
             ("evaluating a: finishing", 400, 400)

@@ -85,7 +85,7 @@ def test_tables_longer_than_a_block(monkeypatch):
     np.testing.assert_array_equal(np.diag(table), 1)
 
 
-@given(caption=TEXT, references=SETS, more=SETS)
+@given(caption=TEXT, references=SETS, further=SETS)
 def test_more_references_never_lower_bleu_and_their_order_does_not_matter(caption, references, further):
     base, extended, turned = bleu([caption] * 3, [references, references + further, (references + further)[::-1]])
     assert base <= extended == turned

@@ -225,7 +225,7 @@ def test_a_bar_that_nobody_calls_still_tells_the_truth(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(console.time, "monotonic", lambda: clock[0])
     bar = Bar(*console._columns(80), console=Console(file=io.StringIO(), width=80), get_time=lambda: clock[0])
-    counter = console._Told.begun(bar, "solving", "solutions")
+    counter = console._TerminalBar.begun(bar, "solving", "solutions")
     counter.now.began = counter.now.moved = 0.0
 
     def rendered():

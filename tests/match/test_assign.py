@@ -161,7 +161,7 @@ def test_corrected_scores_are_assigned_as_they_are_in_both_shapes():
 def test_lists_are_the_head_of_a_stable_sort_along_rows_and_columns():
     for shape in ((500, 800), (800, 500)):
         scores = clustered(*shape, seed=6)
-        market, request = _edge_lists.Market(scores), _edge_lists.Wanted(np.zeros(800), np.full(500, -np.inf))
+        market, request = _edge_lists.Market(scores), _edge_lists.EdgeRequest(np.zeros(800), np.full(500, -np.inf))
         (lists,) = market.find([request], 7)
         matrix = scores.matrix() if shape[0] < shape[1] else scores.matrix().T
         assert np.array_equal(lists.items, np.argsort(-matrix, axis=1, kind="stable")[:, :7])

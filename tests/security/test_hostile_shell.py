@@ -15,7 +15,7 @@ import pytest
 from hostile import IMAGES, PER_IMAGE, folder, limner_process, refused, shell  # noqa: F401
 
 from limner import LimnerError
-from limner.cli.console import as_text, shown
+from limner.cli.console import as_text, escaped
 from limner.core import paths
 from limner.core import spreadsheet as cells
 
@@ -122,8 +122,8 @@ def test_no_control_character_reaches_a_terminal(folder):
 
 
 def test_what_is_shown():
-    assert shown("a\tb\nc é 犬 \N{GRINNING FACE}") == "a\tb\nc é 犬 \N{GRINNING FACE}"
-    assert shown("\x1b\x00\x85\u202e\udce9\r") == r"\x1b\x00\x85\u202e\udce9\x0d"
+    assert escaped("a\tb\nc é 犬 \N{GRINNING FACE}") == "a\tb\nc é 犬 \N{GRINNING FACE}"
+    assert escaped("\x1b\x00\x85\u202e\udce9\r") == r"\x1b\x00\x85\u202e\udce9\x0d"
     assert json.loads(as_text({"a\x9b": "\u202e\x7f"})) == {"a\x9b": "\u202e\x7f"}
 
 

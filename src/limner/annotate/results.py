@@ -24,6 +24,7 @@ from limner.annotate.store.designs import Design, designs
 from limner.annotate.store.schema import design_phase
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
+from limner.core.progress import ProgressLike, counting
 from limner.core.ranking import Ranking
 from limner.evaluation.label_estimates import Estimated, EstimatedDifference
 from limner.evaluation.measures import Measure
@@ -126,20 +127,21 @@ def stamp(store: Store) -> tuple[int, ...]:
     return (*latest(store), int(drawn))
 
 
-def studies(store: Store, *, mode: str = "anytime") -> list[Study]:
+def studies(store: Store, *, mode: str = "anytime", progress: ProgressLike = None) -> list[Study]:
     """The last design of each direction: intervals so far, and the remaining labels.
 
     Args:
         store: With designs (`limner.annotate.plan`).
         mode: "anytime", or "fixed" for intervals that are valid for one look. A measure without an anytime interval
             gets a fixed one, with a note.
+        progress: Called with (finished, total) estimates of a direction.
     """
     last = {design.direction: design for design in designs(store)}
     collection = stored_collection(store) if last else None
-    return [_study(store, collection, last[d], mode) for d in ("i2t", "t2i") if collection and d in last]
+    return [_study(store, collection, last[d], mode, progress) for d in ("i2t", "t2i") if collection and d in last]
 
 
-def _study(store: Store, collection: Collection, design: Design, mode: str) -> Study:
+def _study(store: Store, collection: Collection, design: Design, mode: str, progress: ProgressLike) -> Study:
     sample = read_sample(store, collection, design.direction)
     if sample is None:
         raise LimnerError(f"{design.direction}: no design in the store")
@@ -149,8 +151,7 @@ def _study(store: Store, collection: Collection, design: Design, mode: str) -> S
     notes: list[str] = []
     rows = [
         _row(store, collection, design, name, ranking, m, mode, notes)
-        for name, ranking in lists.items()
-        for m in measures
+        for (name, ranking), m in counting(list(itertools.product(lists.items(), measures)), progress)
     ]
     if inputs is None:
         notes.append("the plan was made by an earlier version of limner: plan once more to see its intervals here")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,13 @@ class Named:
     name: str
     options: list[str] = field(default_factory=list)
 
+    def option_names(self) -> list[str]:
+        """The options of a registered thing; none if that is not known."""
+        try:
+            return [name for place in REGISTRIES.get(self.kind, ()) for name in _entry_options(place, self.name)]
+        except LimnerError:
+            return []
+
     def takes(self, option: str) -> bool:
         """Whether it has an option of this name; True if that is not known."""
         if option in FURTHER.get(self.kind, ()):
@@ -54,7 +62,7 @@ class Named:
                 return option in PROBE_OPTIONS
             if self.kind in COLLECTIONS:
                 return _loader_takes(self.name, option)
-            return any(_entry_takes(place, self.name, option) for place in REGISTRIES.get(self.kind, ()))
+            return any(option in _entry_options(place, self.name) for place in REGISTRIES.get(self.kind, ()))
         except LimnerError:
             return True
 
@@ -68,7 +76,7 @@ def attached(words: list[str], command: Any) -> list[str]:
     at = 0
     while at < len(words):
         word, at = words[at], at + 1
-        option, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        option, equals, value = _option_and_value(word)
         if word == "--" or option not in by_name:
             rewritten.append(word)
             if not word.startswith("-") and arguments:
@@ -97,9 +105,25 @@ def attached(words: list[str], command: Any) -> list[str]:
 
 
 def _owner(named: list[Named], option: str) -> Named | None:
-    """What an option belongs to: the nearest thing before it that has it; the nearest thing if none has."""
+    """What an option belongs to: the nearest thing before it that has it, or one of a similar name."""
     owners = [each for each in reversed(named) if each.kind in (*REGISTRIES, *FURTHER, *COLLECTIONS)]
-    return next((each for each in owners if each.takes(option)), owners[0] if owners else None)
+    takers = [each for each in owners if each.takes(option)]
+    similar = [each for each in owners if get_close_matches(option, each.option_names())]
+    return next(iter(takers or similar or owners), None)
+
+
+def _option_and_value(word: str) -> tuple[str, bool, str]:
+    """A word of the command line as an option, whether its value is joined to it, and the value.
+
+    >>> _option_and_value("--model=clip"), _option_and_value("-Ok=10"), _option_and_value("--model")
+    (('--model', True, 'clip'), ('-O', True, 'k=10'), ('--model', False, ''))
+    """
+    if word.startswith("--"):
+        option, equals, value = word.partition("=")
+        return option, bool(equals), value
+    if word.startswith("-") and len(word) > 2:
+        return word[:2], True, word[2:]
+    return word, False, ""
 
 
 def _with_options(name: str, options: list[str]) -> str:
@@ -120,11 +144,11 @@ def _loader_takes(collection: str, option: str) -> bool:
     return option in OWN_OPTIONS.get(task, ()) or (task not in ("composed", "per-image") and takes_option(spec, option))
 
 
-def _entry_takes(place: str, text: str, option: str) -> bool:
+def _entry_options(place: str, text: str) -> list[str]:
     from limner.core.registry import Registry
 
     registry: Registry[Any] = Registry[Any]("list", {}).find(place)
     name = text.partition("(")[0].strip()
     if name not in registry and (":" not in name or Path(name).exists()):
-        return False
-    return option in {each.name for each in registry.about(name).options}
+        return []
+    return [each.name for each in registry.about(name).options]

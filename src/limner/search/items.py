@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
@@ -18,9 +18,6 @@ from limner.datasets import text_files
 from limner.datasets.image_files import IMAGE_ENDINGS
 from limner.scores import VectorSets
 from limner.scores.vector_sets import holds_sets
-
-if TYPE_CHECKING:
-    from limner.search.index_table import Kept
 
 SIDE = 144
 """The longer side of a thumbnail in pixels."""
@@ -33,7 +30,7 @@ TEXT_COLUMNS = ("text", "caption", "query", "sentence")
 IMAGE_COLUMNS = ("image", "path", "file", "file_name", "filename")
 
 
-def stored_item(items: Items, row: int) -> Kept:
+def stored_item(items: Items, row: int) -> dict[str, object]:
     """The stored form of one item: its value, captions and fields.
 
     The value is a text or an absolute path; for an image without a path, a thumbnail is stored. Captions are the field

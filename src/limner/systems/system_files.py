@@ -205,7 +205,7 @@ def _rows(file: object, count: int, ids: Ids | None, part: Ids, collection_ids: 
             kind = part.what
             raise LimnerError(
                 f"{file} has {count:,} {axis} and no ids for {len(part):,} {kind}s: expected {len(part):,} in the "
-                f"order of the collection; or name the {axis} with --{kind}-ids FILE, one id per line"
+                f"order of the collection; or name the {axis} with --ids FILE, one id per line"
             )
         ids = part if count == len(part) else collection_ids
     rows = ids.find(part)

@@ -27,10 +27,8 @@ Functions that a page calls:
 
 How a page labels: `task = lease(store, annotator.id)` (None if nothing is left; a task that the annotator already holds
 is returned first, with its answers); for each `item` of `task.items` (image, caption, text, and the current `answer`;
-never its role) `submit(store, annotator.id, item.id, key=..., grade=4, reasons=(), milliseconds=900)`. Sending the same
-key again changes nothing and returns the same `Saved` with `repeated=True`. A new key on the same item is a new
-revision. The last answer finishes the task (`Saved.finished`). `undo` withdraws the answer to an item, as one more
-revision.
+never its role) `submit(store, annotator.id, item.id, key=..., grade=4, milliseconds=900)`. The same key again changes
+nothing (`Saved.repeated`); a new key on the same item is a new revision. `undo` withdraws an answer, as a revision.
 
 Every answer is appended; `current_answer` and `counted_answer` are views. A lease ends after `minutes`; then the rest
 of the task goes to someone else, and given answers stay. A pair never gets more valid answers than its task's

@@ -126,8 +126,9 @@ def estimate(
 
     if mode not in MODES:
         raise UnknownName("mode", mode, MODES)
-    with opened(store) as db, progress("estimating"):
-        labels, grades, plans = aggregate(answers(db), method), scale_of(db).grades, studies(db, mode=mode)
+    with opened(store) as db, progress("estimating", "estimates") as display:
+        labels, grades = aggregate(answers(db), method), scale_of(db).grades
+        plans = studies(db, mode=mode, progress=display)
     counts = {grade.label: sum(label.grade == grade.value for label in labels) for grade in grades}
     lines = [
         f"{count(len(labels), 'pair')} by {method}",

@@ -80,8 +80,7 @@ def search(
     correct: Fix = None,
     bank: QueryBank = None,
     option: Annotated[
-        list[str] | None,
-        word("Option of the correction: -O k=10. Repeatable.", "--option", "-O", metavar="NAME=VALUE"),
+        list[str] | None, word("Option of the correction: -O k=10.", "--option", "-O", metavar="NAME=VALUE")
     ] = None,
     precision: Precision = None,
     by: By = "vectors",
@@ -110,7 +109,6 @@ def search(
       $ limner search pages.index --queries questions.npz -k 3
       $ limner search pictures.index "a cat" --correct csls --bank captions.txt -o bank.npz
       $ limner search pictures.index "a dog" --correct bank.npz
-      $ limner search pictures.index "a dog" --correct kept
       $ limner search pictures.index "a dog" --precision 0.9
       $ limner search pictures.index "dog -beach" --by hybrid --where split=test
     """
@@ -141,9 +139,8 @@ def search(
             elif precision is not None:
                 hits = search_sure(index, query_items, k, precision=precision, progress=step)
             else:
-                hits = index.search(
-                    query_items, k, exact=_exactly(exact, approximate), progress=step, **(correction or {})
-                )
+                way = _exactly(exact, approximate)
+                hits = index.search(query_items, k, exact=way, progress=step, **(correction or {}))
     saved([hits.save(file) for file in files])
     answer(str(hits), {"index": path, **hits.as_dict()}, as_json=as_json)
 

@@ -72,9 +72,7 @@ def add(
         int | None,
         word("Number of random queries.", metavar="N", min=1, show_default="40 of preference, all failures"),
     ] = None,
-    min_relevant: Annotated[
-        int, word("preference: minimum number of relevant candidates of a query.", metavar="N", min=5)
-    ] = 5,
+    min_relevant: Annotated[int, word("preference: fewest relevant candidates of a query.", metavar="N", min=5)] = 5,
     max_relevant: Annotated[
         int, word("preference: maximum number of them, and length of a list.", metavar="N", min=1)
     ] = 8,

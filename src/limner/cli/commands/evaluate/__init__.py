@@ -159,9 +159,9 @@ def evaluate(
         return _task_result(task, spec, system, option, split, measures, name, output or [], as_json=as_json)
     statistics, files = by_ending(output, ".npz")
     refuse_report_ending(files)
-    if len(models) > 1 and (name or statistics or by):
-        raise typer.BadParameter("--name, --by and -o FILE.npz work with a single --model: leave them out")
+    _refuse_several(models, name, statistics, by)
     correction = {"correction": correct, "bank": bank, "keep": statistics}
+    settings = {"measures": measures, "protocol": protocol or None, "ties": ties} | _missing_rules(missing or [])
     qrels_options, loader = own_options(option, ("groups",))
     store, mode = store_and_mode(estimate)
     reports, parts = one_system.evaluated(
@@ -178,13 +178,7 @@ def evaluate(
         name=name,
         cluster=cluster,
         files=files,
-        settings={
-            "measures": measures,
-            "protocol": protocol or None,
-            "ties": ties,
-            "mode": mode,
-            **_missing_rules(missing or []),
-        },
+        settings=settings | {"mode": mode},
     )
     return one_system.printed(reports, parts, as_json=as_json)
 
@@ -212,6 +206,11 @@ def _refuse_unused(task: str, chosen: list[str], models: list[str]) -> None:
         raise typer.BadParameter(f"{names} with {task}: it is not used there; leave it out")
     if len(models) > 1:
         raise typer.BadParameter(f"got {len(models)} models with {task}: give one")
+
+
+def _refuse_several(models: list[str], *single: object) -> None:
+    if len(models) > 1 and any(single):
+        raise typer.BadParameter("--name, --by and -o FILE.npz work with a single --model: leave them out")
 
 
 def _task_result(
