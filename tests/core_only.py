@@ -195,7 +195,7 @@ def by_ending() -> Iterator[tuple[str, ...]]:
         yield "evaluate", f"composed:composed{ending}", "--model", "histograms"
     for to in ("csv", "parquet", "webdataset", "croissant", "karpathy", "huggingface", "beir"):
         yield "data", "convert", *SMALL, f"to-{to}", "--to", to
-    yield "report", "a.json", "-o", "report.pdf", "--figure", "recall"
+    yield "report", "a.json", "-o", "report.pdf", "-O", "figure=recall"
     yield "report", "a.json", "-o", "README.md"
     yield "compare", "--show", "board", "a.json", "b.json", "-o", "mteb"
     for words in (("evaluate", *SMALL, "--model", "histograms"), ("index", "clustered", *SMALL), ("search", "i", "x")):
@@ -209,7 +209,11 @@ def annotating() -> Iterator[tuple[str, ...]]:
         *("people assign STORE ann", "people review STORE 1 --accept", "study scale STORE scale.toml"),
         *("study list STORE", "study results STORE preference", "study tables STORE", "study bias STORE"),
         *("study export STORE preference -o ratings.csv", "study import STORE preference ratings.csv"),
-        *("judge STORE", "judge STORE scenes --judge endpoint", "judge STORE --url http://127.0.0.1:1 --model x"),
+        *(
+            "judge STORE",
+            "judge STORE scenes --judge endpoint",
+            "judge STORE --judge endpoint -O url=http://127.0.0.1:1 -O model=x",
+        ),
     ):
         for store in ("work.db", "postgresql://nobody@127.0.0.1:1/none"):
             yield "annotate", *(store if word == "STORE" else word for word in words.split())

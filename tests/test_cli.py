@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import limner
@@ -343,15 +344,15 @@ def test_a_report_in_another_form(workdir, ending):
 
 
 def test_a_page_with_captions_and_other_systems(workdir):
-    run("report", "a.json", "--collection", WORLD[0], *WORLD[1:], "--others", "b.json", "-o", "r.html")
+    run("report", "a.json", "b.json", "--collection", WORLD[0], *WORLD[1:], "-o", "r.html")
     page = Path("r.html").read_text()
     assert limner.load("scenes", images=60).test.texts.values[0] in page
     assert "histograms" in page
 
 
 def test_options_of_the_page_are_not_ignored(workdir):
-    message = run("report", "a.json", "--others", "b.json", "-o", "r.md", status=2).stderr
-    assert "r.md cannot use --others: it is for an .html page" in " ".join(message.split())
+    message = run("report", "a.json", "b.json", "-o", "r.md", status=2).stderr
+    assert "r.md cannot use several reports: they are for an .html page" in " ".join(message.split())
 
 
 # --- data and lists ---------------------------------------------------------------------------------------------
@@ -455,10 +456,11 @@ def test_examples_of_the_help_parse(command):
     for example in examples:
         words = shlex.split(example)
         parser = get_command(app)
+        program = typer.Context(parser)
         while hasattr(parser, "commands"):
             parser = parser.commands[words.pop(0)]
         with suppress(UnknownName):  # a model that is not here
-            parser.make_context("limner", words)
+            parser.make_context("limner", words, parent=program)
 
 
 def test_help_names_the_statuses():

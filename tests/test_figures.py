@@ -130,13 +130,13 @@ def test_from_the_shell(reports, tmp_path):
     def run(*words):
         return CliRunner().invoke(app, list(map(str, words)))
 
-    done = run("report", a, "--others", b, "-o", tmp_path / "f.pdf", "--figure", "measures", "--width", "page")
+    done = run("report", a, b, "-o", tmp_path / "f.pdf", "-O", "figure=measures", "-O", "width=page")
     assert done.exit_code == 0 and (tmp_path / "f.pdf").read_bytes().startswith(b"%PDF")
     assert run("compare", a, b, "--samples", 200, "-o", tmp_path / "c.svg").exit_code == 0
-    for words in (("-o", tmp_path / "x.md", "--figure", "hubs"), ("-o", tmp_path / "x.pdf", "--collection", "scenes")):
+    for words in (("-o", tmp_path / "x.md", "-O", "figure=hubs"), ("-o", tmp_path / "x.pdf", "--collection", "scenes")):
         refused = run("report", a, *words)
         assert refused.exit_code == 2 and "it is for" in refused.output
-    unknown = run("report", a, "-o", tmp_path / "x.pdf", "--figure", "recal")
+    unknown = run("report", a, "-o", tmp_path / "x.pdf", "-O", "figure=recal")
     assert unknown.exit_code != 0 and "recall" in unknown.output and not (tmp_path / "x.pdf").exists()
 
 

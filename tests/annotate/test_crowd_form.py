@@ -125,7 +125,7 @@ def pooled(tmp_path_factory):
 def test_tasks_of_the_form_from_the_shell_with_controls_from_dev(tmp_path, pooled, world):
     path = tmp_path / "work.db"
     path.write_bytes(pooled)
-    added = json.loads(run("tasks", path, "--form", "captions", "--controls", "dev", "--replication", 3, "--json"))
+    added = json.loads(run("tasks", path, "--form", "captions", "-O", "controls=dev", "--replication", 3, "--json"))
     assert added["form"] == "captions" and added["replication"] == 3
     with open_store(path) as store:
         golden = {p.image for p in pairs(store) if p.origin == "control"}
@@ -137,14 +137,14 @@ def test_tasks_of_the_form_from_the_shell_with_controls_from_dev(tmp_path, poole
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--form", "captions", "--pooled", 5), "--pooled is for --form pairs"),
-        (("--form", "captions", "--positives", 1), "--positives is for --form pairs"),
-        (("--form", "captions", "--negatives", 0), "--negatives is for --form pairs"),
-        (("--images", 6), "--images is for --form captions"),
-        (("--captions", 10), "--captions is for --form captions"),
-        (("--controls", "dev"), "--controls is for --form captions"),
+        (("--form", "captions", "-O", "pooled=5"), "-O pooled is for --form pairs"),
+        (("--form", "captions", "-O", "positives=1"), "-O positives is for --form pairs"),
+        (("--form", "captions", "-O", "negatives=0"), "-O negatives is for --form pairs"),
+        (("-O", "images=6"), "-O images is for --form captions"),
+        (("-O", "captions=10"), "-O captions is for --form captions"),
+        (("-O", "controls=dev"), "-O controls is for --form captions"),
         (("--form", "boxes"), "unknown form of tasks"),
-        (("--form", "captions", "--controls", "nosuch"), "unknown split"),
+        (("--form", "captions", "-O", "controls=nosuch"), "unknown split"),
     ],
 )
 def test_options_of_the_other_form_are_refused(tmp_path, pooled, options, words):

@@ -304,7 +304,7 @@ def test_plan_judge_and_estimate_from_the_shell(tmp_path, monkeypatch):
     code, output = run("annotate", "plan", *common, "--measure", "mAP@R", "--budget", 12)
     assert code == 3 and "too few for measures that need all matches of a query" in output
     code, output = run("annotate", "judge", "work.db", "--judge", "endpoint")
-    assert code == 2 and "needs --url and --model" in output
+    assert code == 2 and "needs -O url=URL and -O model=NAME" in output
     code, output = run("evaluate", "scenes", "-O", "images=60", "--scores", "S.npy", "--estimate", "work.db")
     assert code == 3 and "label some of the drawn pairs first" in output
     true = {(i, t) for i, t, _ in test_split.judged("complete", "i2t").relevant}

@@ -191,7 +191,7 @@ def test_a_study_of_failures_from_the_shell_and_on_the_page(tmp_path, monkeypatc
 
     monkeypatch.chdir(tmp_path)
     run = CliRunner().invoke
-    options = ["--model", "colours", "--limit", "4", "--keywords", "1", "--json"]
+    options = ["--model", "colours", "--limit", "4", "-O", "keywords=1", "--json"]
     done = run(app, ["annotate", "study", "add", "s.db", "failures", *WORLD, *options])
     assert done.exit_code == 0, done.output
     added = json.loads(done.stdout)

@@ -335,8 +335,8 @@ def planned(tmp_path, monkeypatch):
 
 def test_judging_at_the_shell_resumes_and_shows_rate_and_cost(server, planned, tmp_path, caplog):
     caplog.set_level("DEBUG")
-    command = ("judge", "work.db", "--judge", "endpoint", "--url", f"http://127.0.0.1:{server.server_port}/v1")
-    command += ("--model", "model-x", "--per-minute", 60_000, "--price", 2)
+    command = ("judge", "work.db", "--judge", "endpoint", "-O", f"url=http://127.0.0.1:{server.server_port}/v1")
+    command += ("-O", "model=model-x", "-O", "per_minute=60000", "-O", "price=2")
     code, output = planned(*command, "--limit", 3)
     assert code == 0 and "3 new answers of endpoint model-x" in output
     assert "3 requests in" in output and "a minute), 21 tokens, cost 4.2e-05" in output
@@ -359,8 +359,8 @@ def test_judging_at_the_shell_resumes_and_shows_rate_and_cost(server, planned, t
 def test_the_key_is_on_no_page(server, planned, tmp_path):
     import websites
 
-    command = ("judge", "work.db", "--judge", "endpoint", "--url", f"http://127.0.0.1:{server.server_port}/v1")
-    assert planned(*command, "--model", "model-x", "--per-minute", 60_000, "--limit", 2)[0] == 0
+    command = ("judge", "work.db", "--judge", "endpoint", "-O", f"url=http://127.0.0.1:{server.server_port}/v1")
+    assert planned(*command, "-O", "model=model-x", "-O", "per_minute=60000", "--limit", 2)[0] == 0
     site = websites.client(tmp_path / "work.db")
     for path in ("/", "/judge", "/admin", "/estimate", "/api/study", "/api/status", "/admin/export?form=csv"):
         assert KEY not in websites.patient(site, path).text

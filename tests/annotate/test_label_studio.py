@@ -212,7 +212,7 @@ def test_the_commands_export_and_import(store, tmp_path):
     assert "1 skipped annotations left out" in done.output
     for words in (["--choice", "match=9"], ["--choice", "match"]):
         assert run("annotate", "import", store.location, source, *words).exit_code == 2
-    assert run("annotate", "import", store.location, tmp_path / "a.csv", "--control", "c").exit_code == 2
+    assert run("annotate", "import", store.location, tmp_path / "a.csv", "-O", "control=c").exit_code == 2
     assert run("annotate", "export", store.location, tmp_path / "a.csv", "--image-url", "x/{image}").exit_code == 3
 
 

@@ -180,14 +180,14 @@ def test_two_stages_from_the_shell_ask_for_all_pairs_once(tmp_path, world, syste
         every = len(waiting(store))
     pair_counts = []
     for direction, reasons in (("i2t", "required"), ("t2i", "off")):
-        args = ["annotate", "tasks", str(path), "--direction", direction, "--reasons", reasons, "--json"]
+        args = ["annotate", "tasks", str(path), "--direction", direction, "-O", f"reasons={reasons}", "--json"]
         done = CliRunner().invoke(app, args)
         assert done.exit_code == 0, done.output
         pair_counts.append(json.loads(done.stdout)["pairs"])
     assert sum(pair_counts) == every and pair_counts[0] == 5 * 2 * len(world.images) - _shared_top(systems, "i2t")
     with open_store(path) as store:
         assert lease(store, add_annotator(store, "ada").id).reasons == "required"
-    for bad in (["--direction", "up"], ["--reasons", "perhaps"], ["--form", "captions", "--reasons", "off"]):
+    for bad in (["--direction", "up"], ["-O", "reasons=perhaps"], ["--form", "captions", "-O", "reasons=off"]):
         done = CliRunner().invoke(app, ["annotate", "tasks", str(path), *bad])
         assert done.exit_code in (2, 3) and "Traceback" not in done.output
 
@@ -268,7 +268,7 @@ def test_precision_and_recall_of_every_data_set_against_what_people_verified(tmp
 def test_what_people_judged_is_written_apart(store, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(
-        app, ["annotate", "merge", "work.db", "-o", "all.qrels", "--save-verified", "people.qrels", "--json"]
+        app, ["annotate", "merge", "work.db", "-o", "all.qrels", "-o", "verified=people.qrels", "--json"]
     )
     assert done.exit_code == 0, done.output
     all_labels, people = (limner.load(name).judgements for name in ("all.qrels", "people.qrels"))

@@ -580,7 +580,7 @@ def test_an_index_from_vectors_grows_shrinks_and_resumes(tmp_path):
     assert hits["exact"] is False and hits["recall"] > 0.5 and hits["hits"][0]["value"].startswith("caption")
     exactly = run("search", tmp_path / "i", "--queries", tmp_path / "q.npy", "--json", "--exact")
     assert json.loads(exactly.stdout)["exact"] is True
-    old = run("search", tmp_path / "i", "--queries", tmp_path / "q.npy", "-k", 300, "--index-version", 1, "--json")
+    old = run("search", tmp_path / "i", "--queries", tmp_path / "q.npy", "-k", 300, "-O", "version=1", "--json")
     assert len(json.loads(old.stdout)["hits"]) == 300
 
 

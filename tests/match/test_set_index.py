@@ -638,7 +638,7 @@ def test_an_index_grows_shrinks_and_resumes(tmp_path):
     after = json.loads(run("index", tmp_path / "i", "--delete", "i7", "--compact", "--json").stdout)
     assert (after["deleted"], after["items"]) == (1, 39)
     some(1, seed=1).save(tmp_path / "q.npz")
-    old = run("search", tmp_path / "i", "--queries", tmp_path / "q.npz", "-k", 99, "--index-version", 1, "--json")
+    old = run("search", tmp_path / "i", "--queries", tmp_path / "q.npz", "-k", 99, "-O", "version=1", "--json")
     assert len(json.loads(old.stdout)["hits"]) == 30
 
 

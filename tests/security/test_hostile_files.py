@@ -394,7 +394,7 @@ def store(folder):
     pytest.importorskip("sqlalchemy")
     done = shell("annotate", "pool", "work.db", "scenes", "-O", "images=20", "--model", "colours")
     assert done.exit_code == 0, done.output
-    assert shell("annotate", "tasks", "work.db", "--negatives", "0").exit_code == 0
+    assert shell("annotate", "tasks", "work.db", "-O", "negatives=0").exit_code == 0
     with sqlite3.connect("work.db") as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return folder / "work.db"

@@ -24,10 +24,14 @@ REGISTRIES = {
 """Options and arguments that name a thing with options: where the things are."""
 FURTHER = {"--correct": ("tune",), "--estimate": ("mode",)}
 """Options that the command line adds."""
-COLLECTIONS = ("COLLECTION", "ITEMS", "PROBE")
-PROBE_OPTIONS = ("images", "corpus", "train_on", "cases", "seed")
-"""What a probe takes: the folder of the images; a COLLECTION whose captions train the language model; one that a system
-is trained on; of scenes, how many cases and their seed."""
+COLLECTIONS = ("COLLECTION", "ITEMS")
+OF_COMMANDS = {
+    "PROBE": ("images", "corpus", "train_on", "cases", "seed"),
+    "FORM": ("min_relevant", "max_relevant", "ties", "keywords"),
+    "INDEX": ("version",),
+}
+"""Arguments whose options the command itself reads. Those of a probe: the folder of the images; a COLLECTION whose
+captions train the language model; one that a system is trained on; of scenes, how many cases and their seed."""
 
 
 @dataclass
@@ -58,8 +62,8 @@ class Named:
         if option in FURTHER.get(self.kind, ()):
             return True
         try:
-            if self.kind == "PROBE":
-                return option in PROBE_OPTIONS
+            if self.kind in OF_COMMANDS:
+                return option in OF_COMMANDS[self.kind]
             if self.kind in COLLECTIONS:
                 return _loader_takes(self.name, option)
             return any(option in _entry_options(place, self.name) for place in REGISTRIES.get(self.kind, ()))
@@ -92,7 +96,7 @@ def attached(words: list[str], command: Any) -> list[str]:
             value, at = words[at], at + 1
         if param.name == "option":
             owner = _owner(named, value.partition("=")[0].strip())
-            if owner is not None and owner.kind not in COLLECTIONS:
+            if owner is not None and owner.kind not in (*COLLECTIONS, *OF_COMMANDS):
                 owner.options.append(value)
                 continue
         rewritten += [option, value]
@@ -106,7 +110,7 @@ def attached(words: list[str], command: Any) -> list[str]:
 
 def _owner(named: list[Named], option: str) -> Named | None:
     """What an option belongs to: the nearest thing before it that has it, or one of a similar name."""
-    owners = [each for each in reversed(named) if each.kind in (*REGISTRIES, *FURTHER, *COLLECTIONS)]
+    owners = [each for each in reversed(named) if each.kind in (*REGISTRIES, *FURTHER, *COLLECTIONS, *OF_COMMANDS)]
     takers = [each for each in owners if each.takes(option)]
     similar = [each for each in owners if get_close_matches(option, each.option_names())]
     return next(iter(takers or similar or owners), None)

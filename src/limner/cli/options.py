@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +13,7 @@ import typer
 from limner.cli.console import progress, tell, warn
 from limner.cli.program_options import Json as Json
 from limner.cli.program_options import Trust as Trust
-from limner.core.errors import LimnerError
+from limner.core.errors import LimnerError, UnknownName
 from limner.core.extras import require
 from limner.core.options import parsed_options as options
 from limner.core.paths import refuse_unwritable
@@ -149,7 +149,7 @@ def loading(words: list[str] | None) -> dict[str, Any]:
         raise typer.BadParameter(str(error)) from error
 
 
-def number(options: dict[str, Any], name: str, default: float) -> Any:
+def number(options: Mapping[str, Any], name: str, default: float) -> Any:
     """A number among parsed options.
 
     >>> number({"seed": 3}, "seed", 0), number({}, "weight", 0.5)
@@ -159,6 +159,31 @@ def number(options: dict[str, Any], name: str, default: float) -> Any:
     if isinstance(value, bool) or not isinstance(value, int if isinstance(default, int) else (int, float)):
         raise typer.BadParameter(f"-O {name}={value}: expected a number such as {default}")
     return value
+
+
+def whole_numbers(options: Mapping[str, Any], **least: int) -> None:
+    """Refuses options that are not whole numbers, or are too small.
+
+    >>> whole_numbers({"pooled": 18}, pooled=1, positives=0)
+    """
+    for name, low in least.items():
+        value = options.get(name, low)
+        if isinstance(value, bool) or not isinstance(value, int) or value < low:
+            raise typer.BadParameter(f"-O {name}={value}: expected a whole number, {low} or more")
+
+
+def named_options(words: list[str] | None, names: tuple[str, ...], of: str) -> dict[str, Any]:
+    """The -O options, parsed; refused if they have other names.
+
+    Args:
+        words: NAME=VALUE of each.
+        names: The options that there are.
+        of: What they belong to, for the message.
+    """
+    chosen, others = own_options(words, names)
+    if others:
+        raise UnknownName(f"option of {of}", others[0].partition("=")[0], names)
+    return chosen
 
 
 def own_options(words: list[str] | None, names: tuple[str, ...]) -> tuple[dict[str, Any], list[str]]:

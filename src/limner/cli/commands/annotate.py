@@ -15,7 +15,7 @@ from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.commands.serve import Certificate, Key, Proxy, Url
 from limner.cli.console import answer, progress
 from limner.cli.inputs import SYSTEM, Features, system_word
-from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, word
+from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, whole_numbers, word
 from limner.cli.studies import further_images, image_source, remember, several, trained_again
 from limner.core.errors import LimnerError, UnknownName, count
 
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
 
 app = typer.Typer(no_args_is_help=True, help="Annotate pairs: pool, tasks, answers, quality, merge, bias.")
-FORMS = ("pairs", "captions")
+FORMS = {"pairs": {"pooled": 1, "positives": 0, "negatives": 0}, "captions": {"images": 2, "captions": 2}}
+"""The forms of tasks, and the least of each of their numbers."""
+TEXTS = {"pairs": ("reasons",), "captions": ("controls",)}
+"""The options of a form that are words."""
 STRATEGY = "narrow"
 
 
@@ -175,36 +178,24 @@ def tasks(
     store: Where,
     replication: Annotated[int, word("Number of people who judge each pair.", metavar="N", min=1)] = 1,
     form: Annotated[str, word("pairs (20 pairs), or captions (six images, ten captions each).")] = "pairs",
-    pooled: Annotated[int | None, word("Pooled pairs per task.", metavar="N", min=1, show_default="18")] = None,
-    positives: Annotated[int | None, word("Known positives per task.", metavar="N", min=0, show_default="1")] = None,
-    negatives: Annotated[
-        int | None, word("Known negatives per task, ranked by no system.", metavar="N", min=0, show_default="1")
-    ] = None,
-    images: Annotated[
-        int | None, word("With captions: images per task, including one control.", metavar="N", min=2, show_default="6")
-    ] = None,
-    captions: Annotated[
-        int | None, word("With captions: captions per image.", metavar="N", min=2, show_default="10")
-    ] = None,
-    controls: Annotated[
-        str | None, word("With captions: split to take control images from.", metavar="SPLIT", show_default="the pool")
-    ] = None,
-    reasons: Annotated[
-        str | None, word("With pairs: required, optional or off.", metavar="HOW", show_default="optional")
-    ] = None,
     direction: Annotated[str | None, word("Only pairs proposed in this direction, i2t or t2i.", metavar="WAY")] = None,
     depth: Annotated[int, word("With --direction: the pool depth.", metavar="K", min=1)] = 5,
+    option: Loading = None,
     trust: Trust = False,
     seed: Annotated[int, word("Random seed.", metavar="N", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
     """Split the pooled pairs without a task into tasks, each with control pairs whose answer is known.
 
+    Options of the form pairs are the pairs of a task, -O pooled=18 -O positives=1 -O negatives=1, and -O
+    reasons=required, optional or off. Those of the form captions are its size, -O images=6 (one of them a control) -O
+    captions=10, and the split of the controls, -O controls=SPLIT.
+
     Examples:
       $ limner annotate tasks work.db --replication 3
-      $ limner annotate tasks work.db --direction i2t --reasons required
-      $ limner annotate tasks work.db --direction t2i --reasons off
-      $ limner annotate tasks work.db --form captions --controls dev --replication 3
+      $ limner annotate tasks work.db --direction i2t -O reasons=required
+      $ limner annotate tasks work.db --direction t2i -O reasons=off
+      $ limner annotate tasks work.db --form captions -O controls=dev --replication 3
     """
     from limner.annotate.plan_inputs import original
     from limner.annotate.pool import waiting
@@ -212,11 +203,7 @@ def tasks(
     from limner.annotate.store.tasks import add_tasks
     from limner.annotate.tasks import make_caption_tasks, make_tasks
 
-    options = _of_form(
-        form,
-        pairs={"pooled": pooled, "positives": positives, "negatives": negatives, "reasons": reasons},
-        captions={"images": images, "captions": captions, "controls": controls},
-    )
+    options = _form_options(form, option)
     with opened(store) as db:
         open_pairs, original_pairs = waiting(db, direction=direction, depth=depth), original(db)
         if not open_pairs:
@@ -226,8 +213,8 @@ def tasks(
         if form == "pairs":
             drafts = make_tasks(open_pairs, original_pairs, **options, **common)
         else:
-            if controls is not None:
-                options["controls"] = further_images(db, store, controls, trust=trust)
+            if "controls" in options:
+                options["controls"] = further_images(db, store, str(options["controls"]), trust=trust)
             drafts = make_caption_tasks(open_pairs, original_pairs, **options, **common)
         turn = max(p.turn for p in pairs(db))
         task_ids = add_tasks(db, drafts, replication=replication, turn=turn)
@@ -237,15 +224,19 @@ def tasks(
     answer(f"{text}\nNext: limner annotate serve {store_name(store)}", data, as_json=as_json)
 
 
-def _of_form(form: str, **options: dict[str, object]) -> dict[str, Any]:
-    """The given options of one form; options of the other form are refused."""
+def _form_options(form: str, words: list[str] | None) -> dict[str, Any]:
+    """The options of a form of tasks; those of the other form are refused."""
     if form not in FORMS:
         raise UnknownName("form of tasks", form, FORMS)
-    for each_form in FORMS:
-        names = [name for name, value in options[each_form].items() if value is not None]
-        if each_form != form and names:
-            raise typer.BadParameter(f"--{names[0]} is for --form {each_form}, and this is --form {form}: leave it out")
-    return {name: value for name, value in options[form].items() if value is not None}
+    options = loading(words)
+    for name in options:
+        of_form = [each for each in FORMS if name in (*FORMS[each], *TEXTS[each])]
+        if not of_form:
+            raise UnknownName("option of tasks", name, (*FORMS[form], *TEXTS[form]))
+        if form not in of_form:
+            raise typer.BadParameter(f"-O {name} is for --form {of_form[0]}, and this is --form {form}: leave it out")
+    whole_numbers(options, **FORMS[form])
+    return options
 
 
 @app.command()

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress, table, tell
-from limner.cli.options import Json, flag, installed_store, out_word, saved, word, writable, writable_store
+from limner.cli.options import (
+    Json,
+    Loading,
+    flag,
+    installed_store,
+    named_options,
+    out_word,
+    saved,
+    word,
+    writable,
+    writable_store,
+)
 from limner.core.errors import LimnerError, UnknownName, count
 
 if TYPE_CHECKING:
@@ -19,6 +30,8 @@ if TYPE_CHECKING:
     from limner.annotate.store import Store
     from limner.core.judgements import Judgements
 
+LABEL_STUDIO = ("control", "image_field", "caption_field")
+"""What -O takes for a file of Label Studio."""
 MODES = ("anytime", "fixed")
 
 _STORE: Any = {"metavar": "STORE", "help": "A file for SQLite, or postgresql://user@host/name."}
@@ -29,6 +42,16 @@ def new_store(address: str) -> str:
     """Refuses a store that cannot be opened or written, when the command line is read: before systems are trained."""
     installed_store(address)
     return writable_store(address)
+
+
+VERIFIED = "verified="
+"""Before a file: only the pairs that people judged are written to it."""
+
+
+def writable_judgements(files: list[str] | None) -> list[str] | None:
+    """Refuses files of judgements that cannot be written, when the command line is read."""
+    writable([Path(each.removeprefix(VERIFIED)) for each in files or []])
+    return files
 
 
 NewStore = Annotated[str, typer.Argument(**_STORE, callback=new_store)]
@@ -110,13 +133,16 @@ Method = Annotated[str, word("majority, or dawid-skene (estimates the error rate
 def estimate(
     store: Where,
     method: Method = "majority",
-    mode: Annotated[str, word("anytime, or fixed: intervals that are valid for one look.")] = "anytime",
+    option: Loading = None,
     as_json: Json = False,
 ) -> None:
     """Show what the answers say so far: labels by grade, and the interval of each measure of a plan.
 
+    The intervals are valid for many looks; with -O mode=fixed they are narrower, and valid for one look.
+
     Examples:
       $ limner annotate estimate work.db
+      $ limner annotate estimate work.db -O mode=fixed
       $ limner annotate estimate work.db --method dawid-skene --json
     """
     from limner.annotate.aggregate import aggregate
@@ -124,6 +150,7 @@ def estimate(
     from limner.annotate.store.answers import answers
     from limner.annotate.store.scales import scale_of
 
+    mode = str(named_options(option, ("mode",), of="estimate").get("mode", "anytime"))
     if mode not in MODES:
         raise UnknownName("mode", mode, MODES)
     with opened(store) as db, progress("estimating", "estimates") as display:
@@ -162,12 +189,13 @@ def merge(
         list[str] | None, word("Further judgements to merge. Repeatable.", "--with", metavar="FILE")
     ] = None,
     method: Method = "majority",
-    save: Annotated[
-        Path | None, out_word("Write the judgements: .qrels, or a folder (ECCV form).", callback=writable)
-    ] = None,
-    save_verified: Annotated[
-        Path | None,
-        out_word("Write only the pairs that people judged, in the same formats.", "--save-verified", callback=writable),
+    output: Annotated[
+        list[str] | None,
+        out_word(
+            "Write the judgements, with verified= only the pairs that people judged: .qrels, or a folder (ECCV form).",
+            metavar="[verified=]FILE",
+            callback=writable_judgements,
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -175,7 +203,7 @@ def merge(
 
     Examples:
       $ limner annotate merge work.db -o better.qrels
-      $ limner annotate merge work.db --with cxc.qrels -o all.qrels --save-verified people.qrels
+      $ limner annotate merge work.db --with cxc.qrels -o all.qrels -o verified=people.qrels
     """
     from limner.annotate.aggregate import METHODS, aggregate
     from limner.annotate.answer_files import read_judgements
@@ -190,10 +218,8 @@ def merge(
         labels, original_pairs, (images, captions) = aggregate(answers(db), method), original(db), taken_out(db)
     further_judgements = [read_judgements(file) for file in further or []]
     merged = join(labels, original_pairs, further=further_judgements, invalid_images=images, invalid_captions=captions)
-    if save is not None:
-        _save(merged.judgements, save)
-    if save_verified is not None:
-        _save(merged.verified, save_verified)
+    for each in output or []:
+        _save(merged.verified if each.startswith(VERIFIED) else merged.judgements, Path(each.removeprefix(VERIFIED)))
     counted = [{**vars(c), "factor": c.factor, "verified_factor": c.verified_factor} for c in merged.counted]
     quality = {
         name: {d: {"precision": p, "recall": r} for d, (p, r) in sides.items()}
@@ -269,18 +295,15 @@ def import_(
         list[str] | None,
         word("For label-studio: the grade (1 to 4) of a choice or rating; none: no answer.", metavar="NAME=GRADE"),
     ] = None,
-    control: Annotated[str | None, word("For label-studio: the control with the grade.", metavar="NAME")] = None,
-    image_field: Annotated[str | None, word("For label-studio: the field with the image's id.", metavar="NAME")] = None,
-    caption_field: Annotated[
-        str | None, word("For label-studio: the field with the caption's id.", metavar="NAME")
-    ] = None,
+    option: Loading = None,
     as_json: Json = False,
 ) -> None:
     """Import answers from a file into a store that has their images and captions; a repeated import is refused.
 
     Answers to pairs that are in a task go to this task; answers that the store has already are skipped.
 
-    A .json file is Label Studio's export in the format "JSON". Skipped tasks are not answers: they are left out.
+    A .json file is Label Studio's export in the format "JSON". Skipped tasks are not answers: they are left out. -O
+    control=NAME is the control with the grade, -O image_field=NAME and -O caption_field=NAME the fields with the ids.
 
     Examples:
       $ limner annotate import work.db answers.csv
@@ -293,12 +316,12 @@ def import_(
     from limner.annotate.label_studio import read_tasks
     from limner.annotate.store.scales import scale_of
 
-    fields = {"control": control, "image_field": image_field, "caption_field": caption_field}
-    chosen: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
+    fields = named_options(option, LABEL_STUDIO, of="import")
+    chosen: dict[str, Any] = {name: str(value) for name, value in fields.items()}
     chosen |= {"choices": _graded(choice)} if choice else {}
     exported = form_of(file) == "label-studio"
     if chosen and not exported:
-        raise typer.BadParameter("--choice, --control, --image-field and --caption-field are for Label Studio's .json")
+        raise typer.BadParameter(f"--choice and -O {', '.join(LABEL_STUDIO)} are for Label Studio's .json")
     with opened(store) as db:
         scale = scale_of(db)
         imported, left_out = (

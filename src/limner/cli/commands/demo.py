@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, Loading, flag, number, out_word, own_options, writable
-from limner.core.errors import UnknownName
+from limner.cli.options import Json, Loading, flag, named_options, number, out_word, writable
 
 
 def demo(
@@ -30,9 +29,7 @@ def demo(
 
     from limner.cli.demo_chapters import chapters
 
-    demo_options, unknown_options = own_options(option, ("images", "seed"))
-    if unknown_options:
-        raise UnknownName("option of demo", unknown_options[0].partition("=")[0], ("images", "seed"))
+    demo_options = named_options(option, ("images", "seed"), of="demo")
     images, seed = number(demo_options, "images", 1000), number(demo_options, "seed", 0)
     if images < 25 or seed < 0:
         raise typer.BadParameter(f"-O images={images} -O seed={seed}: expected 25 images or more, and a seed from 0")

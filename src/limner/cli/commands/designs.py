@@ -12,7 +12,7 @@ from limner.cli.commands.answers import NewStore, Where, opened, store_name
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress
 from limner.cli.inputs import system_word
-from limner.cli.options import Json, Loading, Split, Trust, load, loading, part, word
+from limner.cli.options import Json, Loading, Split, Trust, load, loading, number, own_options, part, word
 from limner.cli.studies import image_source, remember, several
 from limner.core.errors import LimnerError
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from limner.annotate.store import Store
     from limner.core.collection import Collection
 
+ENDPOINT = ("url", "model", "key_from", "per_minute", "price")
+"""What -O takes for the judge `endpoint`."""
 JUDGE = "captions (a sentence encoder), scores=SYSTEM, stored=NAME, or module:thing."
 
 
@@ -83,12 +85,7 @@ def judge(
         str | None,
         typer.Argument(metavar="COLLECTION", help="The collection with the images.", show_default="the stored one"),
     ] = None,
-    judge: Annotated[str, word("captions, endpoint (with --url and --model), or module:thing.")] = "captions",
-    url: Annotated[str | None, word("URL of an OpenAI-compatible endpoint, e.g. http://localhost:8000/v1.")] = None,
-    model: Annotated[str | None, word("Model name at the endpoint.")] = None,
-    key_from: Annotated[str, word("Environment variable that holds the key.")] = "LIMNER_JUDGE_KEY",
-    per_minute: Annotated[float, word("Maximum requests per minute.", metavar="X")] = 60.0,
-    price: Annotated[float | None, word("Price of a million tokens, to show the cost.", metavar="X")] = None,
+    judge: Annotated[str, word("captions, endpoint (with -O url=URL -O model=NAME), or module:thing.")] = "captions",
     limit: Annotated[int | None, word("Maximum number of pairs now.", metavar="N", min=1)] = None,
     option: Loading = None,
     trust: Trust = False,
@@ -96,27 +93,33 @@ def judge(
 ) -> None:
     """Let an automatic judge score the pairs of the store's designs; its answers are stored separately.
 
-    An interrupted run can be resumed.
+    An interrupted run can be resumed. The endpoint is an OpenAI-compatible one; its further options are -O
+    per_minute=60 (requests), -O price=X (of a million tokens, to show the cost) and -O key_from=LIMNER_JUDGE_KEY (the
+    environment variable with the key).
 
     Examples:
       $ limner annotate judge work.db --judge captions
-      $ limner annotate judge work.db --judge endpoint --url http://localhost:8000/v1 --model qwen-vl --per-minute 120
+      $ limner annotate judge work.db --judge endpoint -O url=http://localhost:8000/v1 -O model=qwen-vl
     """
     from limner.annotate.endpoint import ask_all
     from limner.annotate.store.designs import designs
 
-    spec, options = image_source(store, collection, loading(option), trust=trust)
+    endpoint, loader = own_options(option, ENDPOINT)
+    if endpoint and judge != "endpoint":
+        raise typer.BadParameter(f"-O {next(iter(endpoint))} is for --judge endpoint: leave it out")
+    price = number(endpoint, "price", 0.0)
+    spec, options = image_source(store, collection, loading(loader), trust=trust)
     with opened(store) as db:
         split = (db.setting("loading") or {}).get("split")
         split_part = _image_collection(spec, options, split)
         designed_pairs = [p for d in designs(db) for unit in d.units for p in unit.pairs(d.direction)]
         if not designed_pairs:
             raise LimnerError("the store has no design: run 'limner annotate plan' first")
-        machine = _machine(judge, split_part, db, url, model, key_from, per_minute)
+        machine = _machine(judge, split_part, db, endpoint)
         pairs = list(dict.fromkeys(designed_pairs))[:limit]
         with progress(f"asking {machine.name} for {len(pairs):,} pairs") as stage:
             data = ask_all(db, machine, pairs, progress=stage)
-    if price is not None and "tokens" in data:
+    if "price" in endpoint and "tokens" in data:
         data["cost"] = price * data["tokens"] / 1_000_000
     answer(_summary(machine.name, data), {"judge": machine.name, **data}, as_json=as_json)
 
@@ -144,20 +147,17 @@ def _image_collection(spec: str, options: dict[str, Any], split: str | None) -> 
     return part(limner.load(spec, **options), split)
 
 
-def _machine(
-    name: str,
-    split_part: Collection,
-    store: Store,
-    url: str | None,
-    model: str | None,
-    key_from: str,
-    per_minute: float,
-) -> Any:
+def _machine(name: str, split_part: Collection, store: Store, options: Mapping[str, Any]) -> Any:
+    """The judge of this name; `options` are those of an endpoint."""
     from limner.annotate.endpoint import EndpointJudge
     from limner.annotate.judges import judge_named
 
     if name != "endpoint":
         return judge_named(name, collection=split_part, systems={}, store=store)
-    if not url or not model:
-        raise typer.BadParameter("--judge endpoint needs --url and --model")
-    return EndpointJudge(url, model, split_part, key_from=key_from, per_minute=per_minute)
+    if not options.get("url") or not options.get("model"):
+        raise typer.BadParameter("--judge endpoint needs -O url=URL and -O model=NAME")
+    key_from = str(options.get("key_from", "LIMNER_JUDGE_KEY"))
+    per_minute = number(options, "per_minute", 60.0)
+    return EndpointJudge(
+        str(options["url"]), str(options["model"]), split_part, key_from=key_from, per_minute=per_minute
+    )

@@ -18,20 +18,22 @@ from limner.cli.options import (
     flag,
     load,
     out_word,
+    own_options,
     part,
     refuse_report_ending,
     store_and_mode,
     word,
 )
 
+OTHERS = "several reports"
 FOR = {
     "--collection": "it is for an .html page",
     "--slices": "it is for an .html page",
     "--baseline": "it is for an .html page",
     "--estimate": "it is for an .html page",
-    "--others": "it is for an .html page or a figure (.pdf .svg .png)",
-    "--figure": "it is for a figure (.pdf .svg .png)",
-    "--width": "it is for a figure (.pdf .svg .png)",
+    OTHERS: "they are for an .html page or a figure (.pdf .svg .png)",
+    "-O figure": "it is for a figure (.pdf .svg .png)",
+    "-O width": "it is for a figure (.pdf .svg .png)",
 }
 
 Output = Annotated[
@@ -42,27 +44,25 @@ SlicedBy = Annotated[
     list[str] | None,
     word("With --collection: slices by length, words, objects or a field (html). Repeatable.", metavar="BY"),
 ]
-Width = Annotated[
-    str | None, word("Width of a figure: column (the default), page, or a number of inches.", metavar="WIDTH")
-]
 Estimate = Annotated[
-    str | None, word("With --others: answers to a plan, for differences under complete judgements.", metavar="STORE")
+    str | None,
+    word("With several reports: answers to a plan, for differences under complete judgements.", metavar="STORE"),
 ]
 CARD = "README.md"
 """A model card, to whose metadata the results are added."""
 
 
 def report(
-    file: Annotated[Path, typer.Argument(metavar="REPORT", help="A report that 'limner evaluate -o FILE.json' wrote.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="REPORT...", help="What 'limner evaluate -o FILE.json' wrote; others are compared (html, figures)."
+        ),
+    ],
     out: Output = Path("report.html"),
     collection: Annotated[str | None, word("The collection, for captions and thumbnails (html).")] = None,
-    other_reports: Annotated[
-        list[Path] | None, word("Report of another system (html, figures). Repeatable.", "--others", metavar="FILE")
-    ] = None,
     baseline: Annotated[Path | None, word("Report of a baseline, beside the headline (html).", metavar="FILE")] = None,
     slices: SlicedBy = None,
-    figure: Annotated[str | None, word("Which figure: recall (the default), measures or hubs.", metavar="NAME")] = None,
-    width: Width = None,
     estimate: Estimate = None,
     split: Split = None,
     option: Loading = None,
@@ -71,38 +71,42 @@ def report(
 ) -> None:
     """Write one self-contained page, a LaTeX, Markdown or CSV table, or a figure for a paper from a saved report.
 
+    A figure is -O figure=recall (the default), measures or hubs, of -O width=column (the default), page, or inches.
+
     Examples:
       $ limner report ours.json -o ours.html
-      $ limner report ours.json --collection flickr8k:DIR --others baseline.json -o ours.html --open
+      $ limner report ours.json baseline.json --collection flickr8k:DIR -o ours.html --open
       $ limner report ours.json --collection flickr8k:DIR --slices length --slices words -o ours.html
-      $ limner report ours.json --others baseline.json --estimate work.db -o ours.html
+      $ limner report ours.json baseline.json --estimate work.db -o ours.html
       $ limner report ours.json -o table.tex
-      $ limner report ours.json --others baseline.json -o recall.pdf
-      $ limner report ours.json -o measures.svg --figure measures --width page
+      $ limner report ours.json baseline.json -o recall.pdf
+      $ limner report ours.json -o measures.svg -O figure=measures -O width=page
       $ limner report ours.json -o README.md
     """
     from limner.evaluation.comparison import compare
     from limner.evaluation.reports.report import Report, load_reports
 
+    file, *other_files = files
     if out.name == CARD:
+        _refuse_others(out, other_files)
         _add_to_card(file, out, as_json=as_json)
         return
     refuse_report_ending([out])
+    figure_options, loader = own_options(option, ("figure", "width"))
     page_options = {
         "--collection": collection,
-        "--others": other_reports,
+        OTHERS: other_files,
         "--slices": slices,
         "--baseline": baseline,
-        "--figure": figure,
-        "--width": width,
+        **{f"-O {name}": True for name in figure_options},
     }
     _refuse_ignored(out, [name for name, value in {**page_options, "--estimate": estimate}.items() if value])
     if slices and collection is None:
         raise typer.BadParameter("--slices needs the captions and fields: give --collection too")
-    if estimate is not None and not other_reports:
-        raise typer.BadParameter("--estimate compares systems: give --others too")
+    if estimate is not None and not other_files:
+        raise typer.BadParameter("--estimate compares systems: give several reports")
     main_report = Report.load(file)
-    options: dict[str, Any] = {"other_reports": load_reports(other_reports)} if other_reports else {}
+    options: dict[str, Any] = {"other_reports": load_reports(other_files)} if other_files else {}
     if baseline is not None:
         options["baseline"] = Report.load(baseline)
     store, mode = store_and_mode(estimate)
@@ -110,10 +114,10 @@ def report(
         with labels_of(store) as labels:
             options["comparison"] = compare([main_report, *options["other_reports"]], labels=labels, mode=mode)
     if collection is not None:
-        options["collection"] = part(load(collection, option), split)
+        options["collection"] = part(load(collection, loader), split)
     if slices:
         options["sliced"] = sliced(main_report, options["collection"], slices)
-    options |= {name: value for name, value in (("figure", figure), ("width", width)) if value is not None}
+    options |= {name: str(value) for name, value in figure_options.items()}
     with progress(f"writing {out}"):
         main_report.save(out, **options)
     answer(f"wrote {out}", {"wrote": str(out), "bytes": out.stat().st_size}, as_json=as_json)
@@ -130,6 +134,11 @@ def _add_to_card(file: Path, card: Path, *, as_json: bool) -> None:
     answer(f"wrote {card}", {"wrote": str(card)}, as_json=as_json)
 
 
+def _refuse_others(out: Path, others: list[Path]) -> None:
+    if others:
+        raise typer.BadParameter(f"{out} has the results of one report: leave out {others[0]}")
+
+
 def _refuse_ignored(out: Path, option_names: list[str]) -> None:
     """Refuses options that do not apply to a file of this kind."""
     ending = out.suffix.lower()
@@ -139,7 +148,7 @@ def _refuse_ignored(out: Path, option_names: list[str]) -> None:
         "--slices": for_page,
         "--baseline": for_page,
         "--estimate": for_page,
-        "--others": for_page or for_figures,
+        OTHERS: for_page or for_figures,
     }
     ignored = [name for name in option_names if not fits.get(name, for_figures)]
     if ignored:

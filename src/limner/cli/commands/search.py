@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from limner.cli.attached_options import OF_COMMANDS
 from limner.cli.console import answer, progress
 from limner.cli.inputs import Features, open_index
 from limner.cli.options import (
@@ -18,8 +19,10 @@ from limner.cli.options import (
     loading,
     on_cluster,
     out_word,
+    own_options,
     refuse_ending,
     saved,
+    whole_numbers,
     word,
 )
 from limner.core.errors import LimnerError
@@ -80,14 +83,19 @@ def search(
     correct: Fix = None,
     bank: QueryBank = None,
     option: Annotated[
-        list[str] | None, word("Option of the correction: -O k=10.", "--option", "-O", metavar="NAME=VALUE")
+        list[str] | None,
+        word(
+            "Option of the correction, -O k=10, or -O version=N of the index.",
+            "--option",
+            "-O",
+            metavar="NAME=VALUE",
+        ),
     ] = None,
     precision: Precision = None,
     by: By = "vectors",
     filters: Where = None,
     exact: Annotated[bool, flag("--exact", "Search exactly, even with an approximate index.")] = False,
     approximate: Annotated[bool, flag("--approximate", "Refuse to search exactly.")] = False,
-    index_version: Annotated[int | None, word("Search an older version of the index.", metavar="VERSION")] = None,
     cluster: Address = None,
     save: Annotated[
         list[Path] | None,
@@ -116,9 +124,11 @@ def search(
     from limner.search.hits import ENDINGS
     from limner.search.query_terms import has_terms
 
+    index_options, correction_options = own_options(option, OF_COMMANDS["INDEX"])
+    whole_numbers(index_options, version=1)
     statistics, files = by_ending(save, ".npz")
     refuse_ending(files, ENDINGS, "list of hits")
-    _refuse_mixed(exact, approximate, correct, bank, statistics, option, precision)
+    _refuse_mixed(exact, approximate, correct, bank, statistics, correction_options, precision)
     query_items = _queries(text, image, queries)
     by_words = by != "vectors" or bool(filters) or any(map(has_terms, text or ()))
     if by_words and (correct or approximate or precision is not None):
@@ -126,12 +136,16 @@ def search(
     encodes = _is_encoded(query_items, bank) and by != "words"
     if features and not encodes:
         raise typer.BadParameter("--features are for images that a model encodes: these queries are already vectors")
-    index = open_index(path, system, encodes=encodes, version=index_version, features=features, trust=trust)
+    index = open_index(
+        path, system, encodes=encodes, version=index_options.get("version"), features=features, trust=trust
+    )
     if cluster and correct is None:
         raise typer.BadParameter("--cluster is for --correct: a plain search runs on this machine")
     with on_cluster(cluster):
         correction = (
-            None if correct is None else _correction(index, correct, bank, statistics, loading(option), trust=trust)
+            None
+            if correct is None
+            else _correction(index, correct, bank, statistics, loading(correction_options), trust=trust)
         )
         with progress(f"searching {len(index):,} {index.about.kind}s") as step:
             if by_words:

@@ -15,7 +15,19 @@ from limner.cli.commands.answers import NewStore, Where, opened, store_name
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, table
 from limner.cli.inputs import SYSTEM, Features, system_word
-from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, out_word, part, word
+from limner.cli.options import (
+    Json,
+    Loading,
+    Split,
+    Trust,
+    load,
+    loading,
+    out_word,
+    own_options,
+    part,
+    whole_numbers,
+    word,
+)
 from limner.cli.studies import remember, several
 from limner.core.errors import LimnerError, UnknownName, count
 from limner.core.progress import counting
@@ -30,6 +42,8 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, object] = {}  # a group of annotate
 app = typer.Typer(no_args_is_help=True, help="Studies: a form, a sample of questions, and what people answered.")
 DIRECTIONS = ("t2i", "i2t")
+FORM_OPTIONS = {"preference": ("min_relevant", "max_relevant", "ties"), "failures": ("keywords",)}
+"""What -O takes for a study, by its kind of results, besides options of the loader."""
 FORM = "preference, failures, a .toml or .json file, or another form of 'limner annotate study form'."
 Name = Annotated[str, typer.Argument(metavar="STUDY", help="Name of the study.")]
 
@@ -43,12 +57,13 @@ class Sampling:
     judgements: str | None
     direction: str
     limit: int | None
-    relevant: tuple[int, int]
-    keywords: int
     people: int
-    ties: bool
     name: str
     seed: int
+    min_relevant: int = 5
+    max_relevant: int = 8
+    ties: bool = False
+    keywords: int = 2
 
 
 @app.command()
@@ -72,20 +87,11 @@ def add(
         int | None,
         word("Number of random queries.", metavar="N", min=1, show_default="40 of preference, all failures"),
     ] = None,
-    min_relevant: Annotated[int, word("preference: fewest relevant candidates of a query.", metavar="N", min=5)] = 5,
-    max_relevant: Annotated[
-        int, word("preference: maximum number of them, and length of a list.", metavar="N", min=1)
-    ] = 8,
-    ties: Annotated[bool, flag("--ties", "preference: people may say that neither is better.")] = False,
-    keywords: Annotated[
-        int,
-        word("failures: minimum number of words shared by a query and its image's captions.", metavar="N", min=0),
-    ] = 2,
     people: Annotated[
         int | None,
         word("Number of people who answer each question.", metavar="N", min=1, show_default="8 of preference, or 1"),
     ] = None,
-    name: Annotated[str | None, word("Name of the study.", "--study", show_default="that of the form")] = None,
+    name: Annotated[str | None, word("Name of the study.", "--name", show_default="that of the form")] = None,
     seed: Annotated[int, word("Another seed, other questions.", metavar="N", min=0)] = 0,
     split: Split = None,
     option: Loading = None,
@@ -95,12 +101,14 @@ def add(
     """Create a study: the questions of a form about a collection.
 
     preference: two rankings side by side, of every pair of systems, or without systems of the rankings A to E of each
-    query with known errors (Chun et al. 2022, appendix D.1). failures: what is wrong with a system's wrong first
-    answers (Lymperaiou et al. 2022). Your own form: the questions of --items.
+    query with known errors (Chun et al. 2022, appendix D.1), of queries with -O min_relevant=5 to -O max_relevant=8
+    relevant candidates; with -O ties=true people may say that neither is better. failures: what is wrong with a
+    system's wrong first answers (Lymperaiou et al. 2022), of queries that share -O keywords=2 words or more with their
+    image's captions. Your own form: the questions of --items.
 
     Examples:
       $ limner annotate study add work.db preference scenes --judgements complete
-      $ limner annotate study add work.db preference scenes --model histograms --model colours --people 3 --ties
+      $ limner annotate study add work.db preference scenes --model histograms --model colours --people 3 -O ties=true
       $ limner annotate study add work.db failures scenes --model histograms --limit 100 --people 3
       $ limner annotate study add work.db sharpness.toml scenes --items images.csv
     """
@@ -108,7 +116,8 @@ def add(
 
     study_form = read_form(form)
     _refuse_unfit(study_form, direction, items)
-    full_collection = load(collection, option)
+    form_options, loader = _form_options(study_form, option)
+    full_collection = load(collection, loader)
     if system or scores or run or study_form.results == "failures":
         systems, split_part = several(
             system or [], scores or [], run or [], full_collection, split, features=features, trust=trust
@@ -116,11 +125,12 @@ def add(
     else:
         systems, split_part = {}, part(full_collection, split)
     people = people or (8 if study_form.results == "preference" else 1)
-    relevant, name = (min_relevant, max_relevant), name or study_form.name
-    sampling = Sampling(systems, split_part, judgements, direction, limit, relevant, keywords, people, ties, name, seed)
+    sampling = Sampling(
+        systems, split_part, judgements, direction, limit, people, name or study_form.name, seed, **form_options
+    )
     data, text, fill = _sample(study_form, sampling, items)
     with opened(store, create=True) as db:
-        remember(db, split_part, collection, loading(option), split)
+        remember(db, split_part, collection, loading(loader), split)
         data["questions"] = fill(db)
     answer(_added(data, text, sampling, store), data, as_json=as_json)
 
@@ -130,6 +140,20 @@ def _added(data: dict[str, Any], text: str, sampling: Sampling, store: str) -> s
     data |= {"study": sampling.name, "people": sampling.people, "answers": data["questions"] * sampling.people}
     each = f"{count(data['questions'], 'question')}, {count(sampling.people, 'person', 'people')} each"
     return f"{text}{each}\nNext: limner annotate serve {store_name(store)}, page /study"
+
+
+def _form_options(form: StudyForm, words: list[str] | None) -> tuple[dict[str, Any], list[str]]:
+    """The options of the form, and those of the loader; options of another form are refused."""
+    every = tuple(name for names in FORM_OPTIONS.values() for name in names)
+    chosen, loader = own_options(words, every)
+    for name in chosen:
+        if name not in FORM_OPTIONS.get(form.results, ()):
+            of_form = next(each for each, names in FORM_OPTIONS.items() if name in names)
+            raise typer.BadParameter(f"-O {name} is for a study of {of_form}: leave it out")
+    whole_numbers(chosen, min_relevant=5, max_relevant=1, keywords=0)
+    if not isinstance(chosen.get("ties", False), bool):
+        raise typer.BadParameter(f"-O ties={chosen['ties']}: expected true or false")
+    return chosen, loader
 
 
 def _refuse_unfit(form: StudyForm, direction: str, items: Path | None) -> None:
@@ -178,7 +202,8 @@ def _preference(sampling: Sampling) -> PreferenceStudy:
     from limner.annotate.pool import lists_of
     from limner.annotate.preference import QUERIES, study_of_rankings, study_of_systems
 
-    truth, queries, (low, high) = _truth(sampling), sampling.limit or QUERIES, sampling.relevant
+    truth, queries = _truth(sampling), sampling.limit or QUERIES
+    low, high = sampling.min_relevant, sampling.max_relevant
     common: dict[str, Any] = {
         "queries": queries,
         "direction": sampling.direction,

@@ -23,6 +23,7 @@ from limner.cli.options import (
     chosen_options,
     installed_store,
     load,
+    named_options,
     out_word,
     own_options,
     part,
@@ -242,9 +243,7 @@ def _task_result(
         full_collection = load(spec, loader)
         result = languages.languages(system, full_collection, task_options, split=split, measures=measures, name=name)
     else:
-        task_options, unknown_options = own_options(option, composed.OPTIONS)
-        if unknown_options:
-            raise UnknownName("option of composed", unknown_options[0].partition("=")[0], composed.OPTIONS)
+        task_options = named_options(option, composed.OPTIONS, of="composed")
         result = composed.composed(system, spec, task_options, measures=measures, name=name)
     saved([result.save(file) for file in files])
     return answer(str(result), result.describe(), as_json=as_json)

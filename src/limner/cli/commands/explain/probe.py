@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limner.cli.attached_options import PROBE_OPTIONS
+from limner.cli.attached_options import OF_COMMANDS
 from limner.cli.console import answer, progress, warn
 from limner.cli.inputs import SYSTEM, SystemOptions, system_word, training_parts
 from limner.cli.options import (
@@ -16,14 +16,13 @@ from limner.cli.options import (
     Loading,
     Trust,
     by_ending,
+    named_options,
     number,
     out_word,
-    own_options,
     refuse_ending,
     saved,
     word,
 )
-from limner.core.errors import UnknownName
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -70,9 +69,7 @@ def probe(
 
     lists, files = by_ending(save, ".jsonl")
     refuse_ending(files, tuple(FORMATS), "probe")
-    probe_options, unknown_options = own_options(option, PROBE_OPTIONS)
-    if unknown_options:
-        raise UnknownName("option of probe", unknown_options[0].partition("=")[0], PROBE_OPTIONS)
+    probe_options = named_options(option, OF_COMMANDS["PROBE"], of="probe")
     cases = _probe(source, probe_options)
     warn(cases.warnings)
     pairs = cases.collection()
