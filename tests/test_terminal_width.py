@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import limner
 from limner.cli import app, console
+from limner.evaluation.tables import Document, Grid, blocks_text
 
 WIDE = (
     "R@k       1 if any of the first k is relevant, else 0" + 40 * " " + "[Hodosh, Young & Hockenmaier 2013, section 5]"
@@ -31,12 +32,12 @@ LINES = [
 @pytest.mark.parametrize("width", [40, 80, 100])
 def test_lines_are_broken_between_words_and_nothing_is_lost(width):
     for line in LINES:
-        broken = console.fitted(line, width).split("\n")
+        broken = console.in_columns(line, width).split("\n")
         long = [each for each in broken if len(each) > width]
         assert all(len(max(each.split(), key=len)) > width // 2 for each in long)
         if line.strip("-"):
             assert " ".join(broken).split() == line.split()
-    assert console.fitted("\n".join(LINES), 400) == "\n".join(LINES)
+    assert console.in_columns("\n".join(LINES), 400) == "\n".join(LINES)
 
 
 def test_a_terminal_gets_broken_lines_and_a_pipe_whole_ones(monkeypatch):
@@ -114,10 +115,15 @@ def test_the_table_of_an_attack_fits():
     assert FURTHER  # `antonym-wordnet`, the longest name, is asked for by name
 
 
-TABLE = """pairs, text -> image  a long name of a system  histograms  difference          p (Holm, table)  test
---------------------------------------------------------------------------------------------------------
-R@1                   19.0                     20.0        -1.0 [-7.0, 5.0] *  0.0100           Fisher randomisation
-MedR                  7.0                      5.0         +2.0 [-0.5, 3.5]    1.0000           McNemar, exact"""
+TABLE = (
+    ("pairs, text -> image", "a long name of a system", "histograms", "difference", "p (Holm, table)", "test"),
+    ("R@1", "19.0", "20.0", "-1.0 [-7.0, 5.0] *", "0.0100", "Fisher randomisation"),
+    ("MedR", "7.0", "5.0", "+2.0 [-0.5, 3.5]", "1.0000", "McNemar, exact"),
+)
+
+
+def printed(blocks, width, colour=False):
+    return "\n\n".join(console.in_columns(block, width, colour) for block in blocks)
 
 
 def words_of(text):
@@ -126,9 +132,10 @@ def words_of(text):
 
 @pytest.mark.parametrize("width", [70, 80, 100])
 def test_cells_of_a_wide_table_are_wrapped_and_stay_in_their_column(width):
-    lines = console.fitted(f"before\n\n{TABLE}\n\nnote: after", width).split("\n")
+    blocks = ["before", Grid("", TABLE), "note: after"]
+    lines = printed(blocks, width).split("\n")
     assert max(map(len, lines)) <= width and lines[:2] == ["before", ""] and lines[-1] == "note: after"
-    assert words_of(" ".join(lines)) == words_of(f"before note: after {TABLE}")
+    assert words_of(" ".join(lines)) == words_of(blocks_text(blocks))
     one, median_line = (next(line for line in lines if line.startswith(name)) for name in ("R@1", "MedR"))
     assert median_line[one.index("-1.0") :].startswith("+2.0 [-0.5, 3.5]")
     assert any(line[one.index("-1.0") :].startswith("difference") for line in lines)
@@ -137,9 +144,7 @@ def test_cells_of_a_wide_table_are_wrapped_and_stay_in_their_column(width):
 def test_a_table_of_many_columns_is_cut_into_parts_with_its_first_column():
     names = [f"system-{n:02}" for n in range(12)]
     rows = [("pairs", *names), ("R@1", *["21.5 ab"] * 12)]
-    from limner.evaluation.tables import Grid, plain_text
-
-    lines = console.fitted(plain_text(Grid("", tuple(rows))), 80).split("\n")
+    lines = console.in_columns(Grid("", tuple(rows)), 80).split("\n")
     assert max(map(len, lines)) <= 80 and sum(line.startswith("R@1") for line in lines) > 1
     assert [name for line in lines for name in line.split() if name in names] == names
 
@@ -168,11 +173,11 @@ def test_tables_of_compare_board_and_slices_fit_a_terminal():
         slices(reports[0], collection, by=by, against=reports[1]),
     ]
     assert max(len(line) for table in tables for line in str(table).split("\n")) > 100
-    for text in map(str, tables):
-        lines = console.fitted(text, 80).split("\n")
+    for table in tables:
+        text, lines = str(table), printed(table.blocks(), 80).split("\n")
         assert max(map(len, lines)) <= 80
         assert {*words_of("\n".join(lines))} == {*words_of(text)}
-        for rule in (n for n, line in enumerate(lines) if console.is_rule(line)):
+        for rule in (n for n, line in enumerate(lines) if len(line) > 7 and not line.strip("-")):
             end = next((n for n in range(rule, len(lines)) if not lines[n]), len(lines))
             rows = [line for line in lines[rule + 1 : end] if not line.startswith(" ")]
             first = {re.match(r"\S+(?: \S+)* +", line).end() for line in rows if "  " in line}
@@ -185,7 +190,9 @@ def test_colour_helps_on_a_terminal_only(monkeypatch):
         def isatty(self):
             return True
 
-    text = "R@1  difference\n---------------\n1.0  -0.2 [-0.3, -0.1] *\n2.0  +0.1 [-0.1, 0.3]\n\nnote: a note"
+    rows = (("R@1", "difference"), ("1.0", "-0.2 [-0.3, -0.1] *"), ("2.0", "+0.1 [-0.1, 0.3]"))
+    document = Document("", [Grid("", rows)], ["a note"], is_titled=False)
+    text = blocks_text(document.blocks())
     for name in ("NO_COLOR", "TERM"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "80")
@@ -194,7 +201,7 @@ def test_colour_helps_on_a_terminal_only(monkeypatch):
         monkeypatch.setenv("NO_COLOR", quiet)
         monkeypatch.setattr("sys.stdout", stream)
         monkeypatch.setattr("sys.stderr", stream)
-        console.answer(text, {}, as_json=False)
+        console.answer([document], {}, as_json=False)
         console.tell("error: no file")
         outputs.append(stream.getvalue())
     assert outputs[1] == outputs[2] == text + "\nlimner: error: no file\n"

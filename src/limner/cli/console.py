@@ -16,9 +16,9 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
-from limner.cli.wrapped_text import fitted, is_rule
+from limner.cli.wrapped_text import wrapped_table, wrapped_text
 from limner.core.cut_texts import cut_notes, is_cut_note, pass_on
 from limner.core.errors import LimnerError
 from limner.core.progress import Progress
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rich.progress import ProgressColumn, Task, TaskID
     from rich.text import Text
 
+    from limner.evaluation.tables import Block
 
 _WARNINGS = 5  # warnings shown in full; a data set may have thousands
 EVERY = 5.0
@@ -54,18 +55,52 @@ def escaped(text: str) -> str:
     return _UNSHOWN.sub(lambda match: f"\\x{ord(match[0]):02x}" if ord(match[0]) < 256 else ascii(match[0])[1:-1], text)
 
 
-def answer(text: str, data: Mapping[str, object], *, as_json: bool) -> None:
-    """Prints the result as JSON, or as text wrapped to the width of the terminal."""
+class Blocks(Protocol):
+    """A result of paragraphs and tables."""
+
+    def blocks(self) -> Sequence[Block]:
+        """The paragraphs and tables."""
+        ...
+
+
+def answer(result: str | Blocks | Sequence[str | Blocks], data: Mapping[str, object], *, as_json: bool) -> None:
+    """Prints the result as JSON, or as text; in a terminal, wrapped to its width and coloured.
+
+    Args:
+        result: A text, paragraphs and tables, or several of them.
+        data: The same as plain values.
+        as_json: Whether to print the values.
+    """
     warned = {"warnings": list(cut_notes())} if cut_notes() else {}
-    put(as_text({**data, **warned}) if as_json else _within_terminal(escaped(text)))
+    parts = [result] if isinstance(result, str) or not isinstance(result, Sequence) else result
+    if as_json:
+        put(as_text({**data, **warned}))
+    elif sys.stdout is None or not sys.stdout.isatty():
+        put("\n\n".join(escaped(str(part)) for part in parts))
+    else:
+        put("\n\n".join(_in_terminal(part) for part in parts))
 
 
-def _within_terminal(text: str) -> str:
-    """A text wrapped to the terminal width; a file or a pipe gets unwrapped lines."""
-    if sys.stdout is None or not sys.stdout.isatty():
-        return text
-    broken = fitted(text, shutil.get_terminal_size().columns)
-    return coloured(broken) if _wants_colour(sys.stdout) else broken
+def _in_terminal(part: str | Blocks) -> str:
+    """A text or paragraphs and tables, wrapped to the width of the terminal."""
+    width, colour = shutil.get_terminal_size().columns, _wants_colour(sys.stdout)
+    blocks: Sequence[Block] = [part] if isinstance(part, str) else part.blocks()
+    return "\n\n".join(in_columns(block, width, colour) for block in blocks)
+
+
+def in_columns(block: Block, width: int, colour: bool = False) -> str:
+    """A paragraph or a table within so many columns."""
+    if isinstance(block, str):
+        lines = wrapped_text(escaped(block), width).split("\n")
+        return "\n".join(map(_coloured, lines) if colour else lines)
+    caption = [wrapped_text(escaped(block.caption), width)] if block.caption else []
+    tables = []
+    for head, rule, rows in wrapped_table([[escaped(cell) for cell in row] for row in block.rows], width):
+        if colour:
+            head, rows = [f"{_BOLD}{line}{_PLAIN}" for line in head], [_coloured(line) for line in rows]
+            rule = f"{_DIM}{rule}{_PLAIN}"
+        tables.append("\n".join([*head, rule, *rows]))
+    return "\n".join([*caption, "\n\n".join(tables)])
 
 
 def _wants_colour(stream: TextIO) -> bool:
@@ -73,26 +108,13 @@ def _wants_colour(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def coloured(text: str) -> str:
-    r"""Colours for a terminal: heads of tables bold, rules and notes dim, significant differences green or red.
+def _coloured(line: str) -> str:
+    r"""A line with notes dim and significant differences green or red.
 
-    >>> coloured("R@1   difference\n----------------\n12.0  +2.1 [1.0, 3.2] *").split("\n")[2]
+    >>> _coloured("12.0  +2.1 [1.0, 3.2] *")
     '12.0  \x1b[32m+2.1 [1.0, 3.2] *\x1b[0m'
     """
-    lines = text.split("\n")
-    rules = {at for at, line in enumerate(lines) if is_rule(line)}
-    heads: set[int] = set()
-    for at in rules:  # a head may have several lines
-        while at and lines[at - 1].strip():
-            at -= 1
-            heads.add(at)
-    return "\n".join(_styled(line, at in rules, at in heads) for at, line in enumerate(lines))
-
-
-def _styled(line: str, is_rule: bool, is_head: bool) -> str:
-    if is_head:
-        return f"{_BOLD}{line}{_PLAIN}" if line else line
-    if is_rule or line.startswith(("note: ", "*: ", "letters: ")):
+    if line.startswith(("note: ", "*: ", "letters: ")):
         return f"{_DIM}{line}{_PLAIN}"
     return _SIGNIFICANT.sub(lambda match: f"{_GREEN if match[1] == '+' else _RED}{match[0]}{_PLAIN}", line)
 

@@ -7,38 +7,25 @@ import textwrap
 from collections.abc import Sequence
 
 NARROWEST = 20
-"""Columns of a terminal below which nothing is fitted."""
+"""Columns of a terminal below which nothing is wrapped."""
 _GAP = "  "
 # What stays on one line: a number with its interval and mark; where that is too wide, an interval; then a word.
 _UNBROKEN = (r"\S+ \[[^\]]*\](?: \*)?|\[[^\]]*\](?: \*)?|\S+", r"\[[^\]]*\](?: \*)?|\S+", r"\S+")
 
 Cells = list[list[str]]
 """A table: rows of cells, the head first."""
+Lines = tuple[list[str], str, list[str]]
+"""The lines of a table: of the head, the rule under it, and the rows."""
 
 
-def fitted(text: str, width: int) -> str:
-    r"""Wraps long lines between words, aligned with their column; in a table, cells are wrapped.
+def wrapped_text(text: str, width: int) -> str:
+    r"""Wraps long lines between words, aligned with their column.
 
-    >>> print(fitted("csls  similarity corrected by the mean of the nearest neighbours", 40))
+    >>> print(wrapped_text("csls  similarity corrected by the mean of the nearest neighbours", 40))
     csls  similarity corrected by the mean
           of the nearest neighbours
     """
-    width, lines, done = max(width, NARROWEST), text.split("\n"), []
-    at = 0
-    while at < len(lines):
-        if at + 1 < len(lines) and is_rule(lines[at + 1]):
-            end = next((n for n in range(at, len(lines)) if not lines[n].strip()), len(lines))
-            done += _fitted_table([lines[at], *lines[at + 2 : end]], width, lines[at + 1])
-            at = end
-        else:
-            done += _broken(lines[at], width)
-            at += 1
-    return "\n".join(done)
-
-
-def is_rule(line: str) -> bool:
-    """Whether a line is the rule under the head of a table."""
-    return len(line) > 7 and not line.strip("-")
+    return "\n".join(part for line in text.split("\n") for part in _broken(line, max(width, NARROWEST)))
 
 
 def _broken(line: str, width: int) -> list[str]:
@@ -57,41 +44,29 @@ def _broken(line: str, width: int) -> list[str]:
 # --- tables -----------------------------------------------------------------------------------------------------
 
 
-def _fitted_table(lines: Sequence[str], width: int, rule: str) -> list[str]:
+def wrapped_table(cells: Cells, width: int) -> list[Lines]:
     """A table whose cells are wrapped; if the columns do not fit next to each other even so, it is cut into parts."""
-    if max(map(len, lines)) <= width:
-        return [lines[0], rule[:width], *lines[1:]]
-    cells = _cells(lines)
+    width = max(width, NARROWEST)
+    natural = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    if sum(natural) + len(_GAP) * (len(natural) - 1) <= width:
+        return [_laid_out(cells, natural, _UNBROKEN[0])]
     for unbroken in _UNBROKEN:
         narrowest = [max(_longest(row[n], unbroken) for row in cells) for n in range(len(cells[0]))]
         if sum(narrowest) + len(_GAP) * (len(narrowest) - 1) <= width:
-            return _laid_out(cells, _widths(cells, narrowest, width, unbroken), unbroken)
+            return [_laid_out(cells, _widths(cells, narrowest, width, unbroken), unbroken)]
     names = _names(cells)
     parts = []
     for low, high in _parts(narrowest, names, width):
         chosen = [*range(names), *range(low, high)]
         part = [[row[n] for n in chosen] for row in cells]
         parts.append(_laid_out(part, [narrowest[n] for n in chosen], _UNBROKEN[-1]))
-    return [line for number, part in enumerate(parts) for line in ([""] if number else []) + part]
+    return parts
 
 
 def _names(cells: Cells) -> int:
     """How many columns at the left name a row, and are repeated in every part: one, or two where it is ambiguous."""
     first = [row[0] for row in cells]
     return 1 if len({*first}) == len(first) or len(cells[0]) < 3 else 2
-
-
-def _cells(lines: Sequence[str]) -> Cells:
-    """The cells of a table: columns are separated by two or more spaces in all of its lines.
-
-    >>> _cells(["measure  one  p (Holm)", "R@1      1.0  0.0312"])
-    [['measure', 'one', 'p (Holm)'], ['R@1', '1.0', '0.0312']]
-    """
-    longest = max(map(len, lines))
-    padded = [line.ljust(longest) for line in lines]
-    blank = "".join(" " if all(line[at] == " " for line in padded) else "x" for at in range(longest))
-    columns = [match.span() for match in re.finditer(r"x(?: ?x)*", blank)]
-    return [[line[low:high].strip() for low, high in columns] for line in padded]
 
 
 def _longest(cell: str, unbroken: str) -> int:
@@ -134,15 +109,15 @@ def _widths(cells: Cells, narrowest: Sequence[int], width: int, unbroken: str) -
     return widths
 
 
-def _laid_out(cells: Cells, widths: Sequence[int], unbroken: str) -> list[str]:
-    """The lines of a table with columns of these widths, and the rule under its head."""
+def _laid_out(cells: Cells, widths: Sequence[int], unbroken: str) -> Lines:
+    """The lines of a table with columns of these widths: of the head, the rule under it, and the rows."""
     drawn = []
     for row in cells:
         wrapped = [_wrapped(cell, width, unbroken) for cell, width in zip(row, widths, strict=True)]
-        drawn.append([_joined([w[at] if at < len(w) else "" for w in wrapped], widths)
-                      for at in range(max(map(len, wrapped)))])  # fmt: skip
-    rule = "-" * max(8, *(len(line) for each in drawn for line in each))
-    return [*drawn[0], rule, *(line for each in drawn[1:] for line in each)]
+        height = max(map(len, wrapped))
+        drawn.append([_joined([w[at] if at < len(w) else "" for w in wrapped], widths) for at in range(height)])
+    rule = "-" * max(len(line) for each in drawn for line in each)
+    return drawn[0], rule, [line for each in drawn[1:] for line in each]
 
 
 def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -58,6 +58,10 @@ class Grid:
     caption: str = ""
 
 
+Block = str | Grid
+"""A paragraph or a table."""
+
+
 @dataclass(frozen=True)
 class Document:
     """What a report shows.
@@ -75,6 +79,14 @@ class Document:
     notes: Sequence[str] = ()
     foot: Sequence[str] = ()
     is_titled: bool = True
+
+    def blocks(self) -> list[Block]:
+        """What a terminal shows."""
+        notes = (f"note: {note}" for note in self.notes)
+        return [*([self.title] if self.is_titled else []), *self.grids, *self.foot, *notes]
+
+    def __str__(self) -> str:
+        return blocks_text(self.blocks())
 
 
 class TableReport(Tabular):
@@ -96,6 +108,10 @@ class TableReport(Tabular):
     def document(self) -> Document:
         """What the report shows."""
         return DOCUMENTS[self.kind](self)
+
+    def blocks(self) -> list[Block]:
+        """What a terminal shows."""
+        return self.document().blocks()
 
     def save(self, path: str | Path, **options: object) -> Path:
         """Writes the report in the format of the file ending, one of `formats`.
@@ -121,9 +137,7 @@ class TableReport(Tabular):
 
 def text(report: TableReport) -> str:
     """For a terminal."""
-    document = report.document()
-    parts = [*([document.title] if document.is_titled else []), *map(captioned_text, document.grids), *document.foot]
-    return "\n\n".join([*parts, *(f"note: {note}" for note in document.notes)])
+    return blocks_text(report.blocks())
 
 
 def html(report: TableReport) -> str:
@@ -178,9 +192,12 @@ def one_line(text: str) -> str:
     return " ".join(text.splitlines())
 
 
-def captioned_text(grid: Grid) -> str:
-    """A table for a terminal, below its caption if it has one."""
-    return f"{grid.caption}\n{plain_text(grid)}" if grid.caption else plain_text(grid)
+def blocks_text(blocks: Sequence[Block]) -> str:
+    """Paragraphs and tables, a blank line between two; a caption is above its table."""
+    return "\n\n".join(
+        block if isinstance(block, str) else "\n".join([*([block.caption] if block.caption else []), plain_text(block)])
+        for block in blocks
+    )
 
 
 def plain_text(grid: Grid) -> str:

@@ -12,7 +12,7 @@ from limner.core.errors import UnknownName
 from limner.evaluation.reports.report import Report
 from limner.evaluation.reports.report_tables import with_interval
 from limner.evaluation.results import DIRECTIONS, Result
-from limner.evaluation.tables import Grid, plain_text
+from limner.evaluation.tables import Block, Grid, blocks_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,10 +51,13 @@ class Breakdown:
             for r in results
         ]
 
-    def __str__(self) -> str:
+    def blocks(self) -> list[Block]:
         """Rows are parts of the queries, columns are measures; one table per view and direction."""
         keys = dict.fromkeys((r.view, r.direction) for results in self.parts.values() for r in results)
-        return "\n\n".join(plain_text(self._grid(*key)) for key in keys)
+        return [self._grid(*key) for key in keys]
+
+    def __str__(self) -> str:
+        return blocks_text(self.blocks())
 
     def _grid(self, view: str, direction: str) -> Grid:
         cells = {

@@ -154,14 +154,14 @@ def compare(
             unretrieved=missing, measures=measures, view=view, direction=direction, unit=unit, level=level,
             samples=samples or 10_000, seed=seed,
         )  # fmt: skip
-        return answer(str(leaderboard), leaderboard.describe(), as_json=as_json)
+        return answer(leaderboard, leaderboard.describe(), as_json=as_json)
     store, mode = store_and_mode(estimate)
     settings: dict[str, Any] = {"test": test, "family": family, "allow_different": allow_different, "mode": mode}
     settings |= {"samples": samples or 100_000, "seed": seed, "level": round(1 - level, 12)}
-    text, data, failed = differences(
+    parts, data, failed = differences(
         results, show or (), estimate=store, fail_if_worse=fail_if_worse, files=files, **settings
     )
-    answer(text, data, as_json=as_json)
+    answer(parts, data, as_json=as_json)
     if failed:
         raise typer.Exit(Status.FAILED_CHECK)
     return None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def differences(
     results: list[str], show: Sequence[str], *, estimate: str | None, fail_if_worse: bool, files: list[Path], **how: Any
-) -> tuple[str, dict[str, object], bool]:
+) -> tuple[list[str | Comparison], dict[str, object], bool]:
     """Compares reports query by query.
 
     Args:
@@ -32,7 +32,7 @@ def differences(
         how: Options of `limner.compare`.
 
     Returns:
-        The text, the same as plain values, and whether the check failed.
+        What is printed, the same as plain values, and whether the check failed.
     """
     from limner.evaluation.comparison import COMPARISON_FORMATS
 
@@ -45,13 +45,13 @@ def differences(
     placed = [(report, placements(report)) for report in reports] if "published" in show else []
     if compared is not None:
         saved([compared.save(file) for file in files])
-    parts = [str(compared)] if compared else []
+    parts: list[str | Comparison] = [compared] if compared else []
     parts += [agreement_text(compared)] if compared and "agreement" in show else []
     parts += [published_text(report, places) for report, places in placed]
     worse = _worse(compared) if fail_if_worse and compared is not None else []
     if compared is not None and worse:
         tell(f"check failed: {compared.systems[0]} is significantly worse: {'; '.join(worse)}")
-    return "\n\n".join(parts), _data(compared, "agreement" in show, placed), bool(worse)
+    return parts, _data(compared, "agreement" in show, placed), bool(worse)
 
 
 def _loaded(paths: list[str], published: bool) -> list[Report]:

@@ -77,7 +77,7 @@ def audit(
     for file in left_out:
         write_text(file, "".join(f"{item}\n" for item in findings.leave_out))
     saved([*written, *repaired, *left_out])
-    answer(str(findings), findings.describe(), as_json=as_json)
+    answer(findings, findings.describe(), as_json=as_json)
     if strict and not findings.sound:
         raise typer.Exit(Status.FAILED_CHECK)
 

@@ -246,7 +246,7 @@ def _task_result(
         task_options = named_options(option, composed.OPTIONS, of="composed")
         result = composed.composed(system, spec, task_options, measures=measures, name=name)
     saved([result.save(file) for file in files])
-    return answer(str(result), result.describe(), as_json=as_json)
+    return answer(result, result.describe(), as_json=as_json)
 
 
 def _missing_rules(words: list[str]) -> dict[str, str]:

@@ -95,14 +95,14 @@ def printed(reports: list[Report], parts: list[Breakdown], *, as_json: bool) -> 
     """Prints a report with its breakdowns, or several reports with their comparison."""
     if len(reports) == 1:
         rows = {"by": [row for part in parts for row in part.rows()]} if parts else {}
-        answer("\n\n".join(map(str, [reports[0], *parts])), summary(reports[0]) | rows, as_json=as_json)
+        answer([reports[0], *parts], summary(reports[0]) | rows, as_json=as_json)
         return
     from limner.evaluation import compare
 
     with progress(f"comparing {len(reports)} systems", "results") as step:
         compared = compare(reports, progress=step)
     data = {"reports": [summary(report) for report in reports], "comparison": compared.describe()}
-    answer("\n\n".join(map(str, [*reports, compared])), data, as_json=as_json)
+    answer([*reports, compared], data, as_json=as_json)
 
 
 def refuse_unknown(measures: str | None) -> None:

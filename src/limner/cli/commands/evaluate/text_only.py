@@ -33,8 +33,8 @@ def text_only(
     cache: Path | None,
     files: list[Path],
     trust: bool,
-) -> tuple[str, dict[str, object]]:
-    """The results of an encoder of texts, as text and as plain values."""
+) -> tuple[list[Report], dict[str, object]]:
+    """The results of an encoder of texts, and the same as plain values."""
     from limner.encoders.cache import Cached
 
     model: Any = named_encoder(known_encoder(encoder), {}, trust=trust)
@@ -52,7 +52,7 @@ def text_only(
     for file in files:
         reports[0].save(file)
     saved(files)
-    return "\n\n".join(map(str, reports)), _data(reports, numbers)
+    return reports, _data(reports, numbers)
 
 
 def _numbers(query: str, collection: Collection) -> list[int]:

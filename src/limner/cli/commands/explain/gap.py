@@ -67,7 +67,7 @@ def gap(
     if pool is None:
         return answer(text, vars(distance), as_json=as_json)
     saved([pool.save(file) for file in save or []])
-    return answer(f"{text}\n\n{pool}", {**vars(distance), "pool": pool.describe()}, as_json=as_json)
+    return answer([text, pool], {**vars(distance), "pool": pool.describe()}, as_json=as_json)
 
 
 def _pool(

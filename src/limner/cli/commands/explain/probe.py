@@ -80,7 +80,7 @@ def probe(
     with progress(f"probing with {len(cases.cases):,} cases", "cases") as step:
         result = measured(cases, source_of_scores, name=name or _name(options), corpus=captions, progress=step)
     saved([*written, *(result.save(file) for file in files)])
-    answer(str(result), result.describe(), as_json=as_json)
+    answer(result, result.describe(), as_json=as_json)
 
 
 def _probe(source: str, options: dict[str, Any]) -> Probe:

@@ -62,7 +62,7 @@ def slices(
     for each in save or []:
         report_slices.save(each)
     saved(save or [])
-    answer(str(report_slices), report_slices.describe(), as_json=as_json)
+    answer(report_slices, report_slices.describe(), as_json=as_json)
 
 
 def sliced(report: Report, collection: Collection, by: list[str] | tuple[str, ...], **how: Any) -> Slices:
