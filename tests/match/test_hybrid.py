@@ -247,3 +247,67 @@ def test_the_command_refuses(scenes, tmp_path, words, message):
     np.save(tmp_path / "v.npy", np.eye(26)[:2])
     refused = run("search", scenes, *(tmp_path / "v.npy" if word == "V" else word for word in words))
     assert refused.exit_code in (2, 3) and message in refused.output
+
+
+# --- ranges -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def dated(tmp_path_factory):
+    ids = [f"i{n}" for n in range(6)]
+    dates = [
+        "2018-12-31T23:59:59",
+        "2019-01-01T00:00:00",
+        "2020-05-01T08:30:00",
+        "2020-05-31T20:00:00",
+        "2021-03",
+        None,
+    ]
+    fields = {"date": dates, "width": [640, 1000, 1001, 4000, 320.5, None], "note": ["a..b", "x", "3", "x", "x", "x"]}
+    items = Items(ids, ["a dog"] * 6, fields, kind="text")
+    return index(tmp_path_factory.mktemp("dated") / "i", Embeddings(ids, np.eye(6, 26)), items, system=Letters())
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        (["date:2019..2020"], "123"),
+        (["date:2020-05.."], "234"),
+        (["date=..2019-01-01"], "01"),
+        (["date:2020-05"], "23"),
+        (["date:2020-05-01 08:30"], "2"),
+        (["date>2020"], "4"),
+        (["date>=2020"], "234"),
+        (["date<2019"], "0"),
+        (["-date:2019..2020"], "045"),
+        (["width>1000"], "23"),
+        (["width:>=1000", "width < 4000"], "12"),
+        (["width:..640", "width:4000"], "034"),
+        (["width:1000"], "1"),
+        (["note:a..b"], "0"),
+        (["note>2"], "2"),
+    ],
+)
+def test_a_range_of_numbers_or_dates_is_a_filter(dated, filters, expected):
+    hits = search_words(dated, "dog", 6, by="vectors", where=filters)
+    assert "".join(sorted(hit.id[1] for hit in hits["0"])) == expected
+    typed = " ".join(f'"{each}"' if " " in each else each for each in filters)
+    if '"' not in typed:
+        hits = search_words(
+            dated, f"dog {typed.replace('=', ':')}" if ">" not in typed else f"dog {typed}", 6, by="vectors"
+        )
+        assert "".join(sorted(hit.id[1] for hit in hits["0"])) == expected
+
+
+@pytest.mark.parametrize(("filter", "message"), [("width>big", "a number or a date"), ("date:2021..2019", "is empty")])
+def test_an_impossible_range_is_refused(dated, filter, message):
+    with pytest.raises(LimnerError, match=message):
+        search_words(dated, "dog", 6, by="vectors", where=[filter])
+
+
+def test_words_with_signs_are_words_where_there_is_no_such_field():
+    assert read_terms("I <3 dogs, a>b and x:y", ["width"]).words == "I <3 dogs, a>b and x:y"
+    assert [str(each) for each in read_terms("dog width>1000 -width:5..6", ["width"]).where] == [
+        "width>1000",
+        "-width:5..6",
+    ]

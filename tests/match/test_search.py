@@ -476,7 +476,9 @@ def test_a_list_of_image_paths_is_images(tmp_path, monkeypatch):
     ("content", "message"),
     [
         ("x/a.jpg\nx/b.jpg\n", r"lists 2 image files, and none of them exists, such as 'x/a.jpg': expected paths rel"),
-        ("a dog\nhere.png\n", r"line 2 is an image file, and other lines are texts"),
+        ("a dog\nhere.png\n", r"line 2 is an image file, and line 1 is not \('a dog'\)"),
+        ("x/a.jpg\nx/b.jpg\n# the rest\n", r"line 1 is an image file, and line 3 is not"),
+        ("a.txt\na.txt\n", r"lists files, such as 'a.txt': expected texts, or images"),
     ],
 )
 def test_lists_of_images_that_cannot_be_are_refused(tmp_path, content, message):

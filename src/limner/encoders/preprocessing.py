@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _FILES = ("preprocessor_config.json", "processor_config.json")
 _EXTREME = 1e6  # numbers above this, or below its inverse, are not valid
 _LARGEST = 4096  # pixels per side; a damaged file could contain any number
+_LONG = 8  # from this ratio of its sides on, only the part of an image that the crop keeps is scaled
 
 
 @dataclass(frozen=True)
@@ -79,13 +80,28 @@ class Preprocessing:
 
     def __call__(self, image: Image) -> Float32:
         """The pixels of an RGB image: channels by height by width."""
-        resized = image if self.resize is None else image.resize(self._target(image.size), self.resample)
-        pixels = np.asarray(resized)
+        pixels = np.asarray(self._resized(image))
         if self.crop is not None:  # before the type is changed: what is cut off takes no memory as floats
             pixels = _centre(pixels, *self.crop)
         mean, std = (np.asarray(each, dtype=np.float32) for each in (self.mean, self.std))
         scaled = (pixels.astype(np.float32) * np.float32(self.scale) - mean) / std
         return np.ascontiguousarray(scaled.transpose(2, 0, 1), dtype=np.float32)
+
+    def _resized(self, image: Image) -> Image:
+        """The scaled image; of a long one whose short side is scaled, only what the centre crop keeps.
+
+        Otherwise 20,000 x 1 pixels, a file of 143 bytes, would grow to gigabytes.
+        """
+        if self.resize is None:
+            return image
+        target = self._target(image.size)
+        if self.crop is None or max(target) < _LONG * min(target):
+            return image.resize(target, self.resample)
+        width, height = (min(whole, side) for whole, side in zip(target, self.crop[::-1], strict=True))
+        left, top = (target[0] - width) // 2, (target[1] - height) // 2
+        across, down = image.width / target[0], image.height / target[1]
+        right, bottom = min((left + width) * across, image.width), min((top + height) * down, image.height)
+        return image.resize((width, height), self.resample, box=(left * across, top * down, right, bottom))
 
     def _target(self, size: tuple[int, int]) -> tuple[int, int]:
         """(width, height) after resizing."""

@@ -92,16 +92,19 @@ class ItemTexts:
         if terms.plain:
             return None
         mask = np.ones(len(self.texts), dtype=bool)
-        for (name, excluded), group in groupby(sorted(terms.where, key=_condition), key=_condition):
-            mask &= self._having(name, {each.value.lower() for each in group}) != excluded
+        for (_, excluded, _), group in groupby(sorted(terms.where, key=_condition), key=_condition):
+            mask &= self._having(list(group)) != excluded
         for words in terms.without:
             mask &= ~self.bm25.having(words)
         return mask
 
-    def _having(self, name: str, values: set[str]) -> Array:
+    def _having(self, alternatives: Sequence[FieldFilter]) -> Array:
+        """Which items have one of several values of the same field."""
+        name = alternatives[0].field
         if name not in self.names:
             raise UnknownName("field", name[:80], self.names, of=f"the {self.kind}s")
-        return np.array([any(value.lower() in values for value in _values(each, name)) for each in self.fields])
+        values = [_values(each, name) for each in self.fields]
+        return np.array([any(each.accepts(listed) for each in alternatives) for listed in values])
 
     def best_text(self, terms: Terms, row: int) -> str:
         """The text of an item that contains most words of a query; "" if no text contains any."""
@@ -118,8 +121,9 @@ def read_fields(written: str, path: str) -> Mapping[str, object]:
         raise LimnerError(f"the index {path} is damaged: {written[:40]!r} are no fields; index again") from None
 
 
-def _condition(each: FieldFilter) -> tuple[str, bool]:
-    return each.field, each.excluded
+def _condition(each: FieldFilter) -> tuple[str, bool, str]:
+    """What alternatives share: a comparison has none."""
+    return each.field, each.excluded, each.value if each.compares else ""
 
 
 def _values(fields: Mapping[str, object], name: str) -> list[str]:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
@@ -126,16 +127,39 @@ def _lines(path: Path) -> Items:
     if not rows:
         raise LimnerError(f"{path} is empty: expected one text per line")
     lines = [line for _, line in rows]
-    if all(line.lower().endswith(IMAGE_ENDINGS) for line in lines):
+    is_image = [_image_name(line).lower().endswith(IMAGE_ENDINGS) for line in lines]
+    if all(is_image):
         return _image_paths(path, lines)
-    listed = next((row for row in rows if row[1].lower().endswith(IMAGE_ENDINGS) and _place(path, row[1])), None)
-    if listed is not None:
-        raise LimnerError(f"{path}, line {listed[0]} is an image file, and other lines are texts: expected one kind")
+    if 2 * sum(is_image) > len(lines) or any(
+        listed and _place(path, line) for listed, line in zip(is_image, lines, strict=True)
+    ):
+        (first, _), (other, text) = rows[is_image.index(True)], rows[is_image.index(False)]
+        raise LimnerError(
+            f"{path}, line {first} is an image file, and line {other} is not ({text[:50]!r}): expected images "
+            f"that end in {', '.join(IMAGE_ENDINGS)}, or texts"
+        )
+    if _place(path, lines[0]) and _place(path, lines[-1]):
+        raise LimnerError(
+            f"{path} lists files, such as {lines[0]!r}: expected texts, or images that end in "
+            f"{', '.join(IMAGE_ENDINGS)}"
+        )
     return Items(Ids(key for key, _ in rows), lines, kind="text")
+
+
+def _image_name(line: str) -> str:
+    """The path in a line of a list, without the quotes or the scheme that file managers write.
+
+    >>> _image_name('"my photos/a.jpg"'), _image_name("file:///photos/a%20b.jpg"), _image_name("a dog")
+    ('my photos/a.jpg', '/photos/a b.jpg', 'a dog')
+    """
+    if line.lower().startswith("file://"):
+        return unquote(line[len("file://") :])
+    return line[1:-1] if len(line) > 2 and line[0] == line[-1] and line[0] in "\"'" else line
 
 
 def _image_paths(path: Path, lines: list[str]) -> Items:
     """The images of a list; a path is relative to the folder of the list, or to the working directory."""
+    lines = [_image_name(line) for line in lines]
     places = [_place(path, line) for line in lines]
     if not any(places):
         raise LimnerError(
@@ -147,7 +171,8 @@ def _image_paths(path: Path, lines: list[str]) -> Items:
 
 def _place(path: Path, line: str) -> Path | None:
     """The image file that a line of a list names; None if there is none."""
-    return next((place for place in (path.parent / line, Path(line)) if os.path.isfile(place)), None)
+    name = _image_name(line)
+    return next((place for place in (path.parent / name, Path(name)) if os.path.isfile(place)), None)
 
 
 def _table(path: Path, ending: str) -> Items:

@@ -7,24 +7,38 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from limner.core.errors import LimnerError
+from limner.search.field_ranges import COMPARISONS, bounds_of, matches
 
 _PART = re.compile(
-    r"""(?<!\S)(?P<minus>-?)(?:(?P<field>[^\s:"'-][^\s:"]*):)?(?:"(?P<phrase>[^"]+)"|(?P<word>[^\s"]+))"""
+    r"""(?<!\S)(?P<minus>-?)(?:(?P<field>[^\s:"'<>-][^\s:"<>]*)(?::|(?=[<>])))?(?:"(?P<phrase>[^"]+)"|(?P<word>[^\s"]+))"""
 )
 
 
 @dataclass(frozen=True)
 class FieldFilter:
-    """A condition on a field: the value it must or must not have, ignoring case."""
+    """A condition on a field: the value or range it must or must not have, ignoring case; see `field_ranges`."""
 
     field: str
     value: str
     excluded: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuses an impossible range."""
+        bounds_of(self.value)
+
+    @property
+    def compares(self) -> bool:
+        """Whether it is a comparison, such as >1000: all comparisons of a field must hold, values are alternatives."""
+        return self.value.startswith(tuple(COMPARISONS))
+
+    def accepts(self, values: Iterable[str]) -> bool:
+        """Whether one of the values of the field is the value, or in the range."""
+        return any(matches(value, self.value) for value in values)
+
     def __str__(self) -> str:
         """The condition as a user would type it."""
         quoted = f'"{self.value}"' if " " in self.value else self.value
-        return f"{'-' if self.excluded else ''}{self.field}:{quoted}"
+        return f"{'-' if self.excluded else ''}{self.field}{'' if self.compares else ':'}{quoted}"
 
 
 @dataclass(frozen=True)
@@ -54,9 +68,9 @@ class Terms:
 def read_terms(text: str, fields: Sequence[str] = ()) -> Terms:
     """Parses a query.
 
-    `-word` and `-"two words"` are minus terms. `field:value` and `field:"two words"` are filters where the field is
-    known, and `-field:value` excludes; everything else is words. A hyphen within a word or by itself has no special
-    meaning.
+    `-word` and `-"two words"` are minus terms. `field:value`, `field:"two words"`, `field:2019..2021` and `field>1000`
+    are filters where the field is known, and `-field:value` excludes; everything else is words. A hyphen within a word
+    or by itself has no special meaning.
 
     Args:
         text: The query.
@@ -76,7 +90,7 @@ def read_terms(text: str, fields: Sequence[str] = ()) -> Terms:
         if name is not None:
             filters.append(FieldFilter(name, value, bool(part["minus"])))
         elif part["minus"] and any(map(str.isalnum, value)):
-            minus.append(f"{part['field']}:{value}" if part["field"] else value)
+            minus.append(part[0][1:].replace('"', ""))
         else:
             continue
         pieces.append(text[last : part.start()])
@@ -95,15 +109,16 @@ def has_terms(text: str) -> bool:
 
 
 def read_filters(written: Iterable[str]) -> tuple[FieldFilter, ...]:
-    """Filters from `field=value` or `field:value`, with a hyphen before it to exclude.
+    """Filters from `field=value`, `field:value` or `field>number`, with a hyphen before it to exclude.
 
-    >>> [str(each) for each in read_filters(["split=test", "-colour:dark red"])]
-    ['split:test', '-colour:"dark red"']
+    >>> [str(each) for each in read_filters(["split=test", "-colour:dark red", "width >= 1000"])]
+    ['split:test', '-colour:"dark red"', 'width>=1000']
     """
     filters = []
     for text in written:
-        match = re.fullmatch(r"(-?)([^\s:=]+)[:=](.+)", text.strip(), flags=re.DOTALL)
-        if match is None:
-            raise LimnerError(f"filter {text[:80]!r}: expected FIELD=VALUE, such as split=test")
-        filters.append(FieldFilter(match[2], match[3].strip().strip('"'), bool(match[1])))
+        match = re.fullmatch(r"(-?)([^\s:=<>]+)\s*([:=]\s*)?([<>]=?)?(.+)", text.strip(), flags=re.DOTALL)
+        if match is None or not (match[3] or match[4]):
+            raise LimnerError(f"filter {text[:80]!r}: expected FIELD=VALUE, such as split=test or width>1000")
+        value = (match[4] or "") + match[5].strip().strip('"')
+        filters.append(FieldFilter(match[2], value, bool(match[1])))
     return tuple(filters)

@@ -233,7 +233,7 @@ def _added(
         # Encoding shows its own progress, and writing is a small part of it.
         with progress(f"writing {len(vectors):,} vectors") if source.embeddings else nullcontext() as step:
             if stored_index is None:
-                settings = {"similarity": similarity, "system": model, "system_name": name, "made_by": system}
+                settings = {"similarity": similarity, "system": model, "system_name": name, "model_label": system}
                 stored_index = search.index(path, vectors, items, progress=step, **settings)
                 count += len(vectors)
             else:
