@@ -12,6 +12,7 @@ from pictures import png, put
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.datasets.caption_tables import load_folder, load_table
+from limner.datasets.wikipedia import image_names
 
 ROWS = [
     {"image": "a.jpg", "caption": 'A "dog",\trunning.', "id": "t1", "split": "train", "language": "en"},
@@ -81,6 +82,13 @@ def test_other_names_for_columns(tmp_path):
 def test_further_columns_are_fields(tmp_path):
     loaded = load_table(csv_file(tmp_path, "image,caption,annotator,image_place\na,x,7,Rome\nb,y,8,Bern\n"))
     assert (loaded.texts.field("annotator"), loaded.images.field("place")) == (("7", "8"), ("Rome", "Bern"))
+
+
+def test_a_further_name_of_the_file_is_a_field_of_the_image(tmp_path):
+    """Systems that read the names of files find it there."""
+    loaded = load_table(csv_file(tmp_path, "image,file_name,caption\n1.jpg,red dog,x\n2.jpg,blue cat,y\n"))
+    assert loaded.images.field("file_name") == ("red dog", "blue cat") and "file_name" not in loaded.texts.fields
+    assert image_names(loaded.images) == ["red dog", "blue cat"]
 
 
 def test_grades_judge_one_caption_with_several_images(tmp_path):

@@ -144,21 +144,26 @@ def drawn(pool: Sequence[Key], limit: int, *, seed: int = 0) -> list[Key]:
     return sorted(pool, key=lambda pair: place[pair[0]])[:limit]
 
 
-def waiting(store: Store, *, direction: str | None = None, depth: int = TOP) -> list[Key]:
+def waiting(store: Store, *, direction: str | None = None, depth: int | None = None) -> list[Key]:
     """Pooled pairs without a task.
 
     Args:
         store: The store.
         direction: Only pairs that some system proposed in this direction, "i2t" or "t2i", for a separate stage.
-        depth: Number of top ranks of the lists that count.
+        depth: Number of top ranks of the lists that count. By default a pair belongs to the direction in which a system
+            ranks it best, so that two stages, one for each direction, reach every pair.
     """
     open_pairs = [(p.image, p.caption) for p in pairs(store) if not p.asked and p.origin == "pool"]
     if direction is None:
         return open_pairs
     if direction not in DIRECTIONS:
         raise UnknownName("direction", direction, DIRECTIONS)
-    in_direction = {(p.image, p.caption) for p in proposals(store, depth=depth) if p.direction == direction}
-    return [pair for pair in open_pairs if pair in in_direction]
+    best: dict[str, dict[Key, int]] = {each: {} for each in DIRECTIONS}
+    for p in proposals(store, depth=depth):
+        ranks = best[p.direction]
+        ranks[p.image, p.caption] = min(p.rank, ranks.get((p.image, p.caption), p.rank))
+    mine, other = best[direction], best["t2i" if direction == "i2t" else "i2t"]
+    return [p for p in open_pairs if p in mine and (depth is not None or mine[p] <= other.get(p, mine[p]))]
 
 
 def subsampled(

@@ -59,9 +59,9 @@ def load_table(
     Columns: `image` (a file name, path or any id) and `caption`; optional `id` of the caption, `image_id`, `split`,
         `language` and `grade` (1 by default; 0 means judged and not relevant). jsonl and parquet may have a list
         `captions` instead of `caption`, with lists `captions_id`, `captions_grade` and so on beside it. Further columns
-        become fields of the texts, or of the images if they begin with `image_`. Without ids, captions are named
-        `dog.jpg#0`, `dog.jpg#1`, ... With a column of grades, several rows may judge the same caption for different
-        images: rows with the same id or, without ids, with the same words.
+        become fields of the texts, or of the images if they begin with `image_` or name a file (`file_name`). Without
+        ids, captions are named `dog.jpg#0`, `dog.jpg#1`, ... With a column of grades, several rows may judge the same
+        caption for different images: rows with the same id or, without ids, with the same words.
 
     Args:
         path: The table.
@@ -256,11 +256,16 @@ def _fields(row: Mapping[str, object], named: Mapping[str, str]) -> tuple[dict[s
     """The columns without a role, as fields of the image and fields of the text."""
     role_columns = set(named.values())
     further = {name: cell for name, cell in row.items() if name not in role_columns}
-    about_image = {name.removeprefix("image_"): cell for name, cell in further.items() if name.startswith("image_")}
-    about_text = {name: cell for name, cell in further.items() if not name.startswith("image_")}
+    about_image = {name.removeprefix("image_"): cell for name, cell in further.items() if _is_of_image(name)}
+    about_text = {name: cell for name, cell in further.items() if not _is_of_image(name)}
     if "language" in named:
         about_text["language"] = row[named["language"]]
     return about_image, about_text
+
+
+def _is_of_image(column: str) -> bool:
+    """Whether a column without a role says something about the image, such as the name of its file."""
+    return column.startswith("image_") or column in COLUMNS["image"]
 
 
 def _of_caption(

@@ -179,7 +179,10 @@ def tasks(
     replication: Annotated[int, word("Number of people who judge each pair.", metavar="N", min=1)] = 1,
     form: Annotated[str, word("pairs (20 pairs), or captions (six images, ten captions each).")] = "pairs",
     direction: Annotated[str | None, word("Only pairs proposed in this direction, i2t or t2i.", metavar="WAY")] = None,
-    depth: Annotated[int, word("With --direction: the pool depth.", metavar="K", min=1)] = 5,
+    depth: Annotated[
+        int | None,
+        word("With --direction: only ranks up to K.", metavar="K", min=1, show_default="pairs ranked best in it"),
+    ] = None,
     option: Loading = None,
     trust: Trust = False,
     seed: Annotated[int, word("Random seed.", metavar="N", min=0)] = 0,
@@ -218,9 +221,11 @@ def tasks(
             drafts = make_caption_tasks(open_pairs, original_pairs, **options, **common)
         turn = max(p.turn for p in pairs(db))
         task_ids = add_tasks(db, drafts, replication=replication, turn=turn)
-    data = {"tasks": len(task_ids), "pairs": len(open_pairs), "replication": replication, "form": form}
+        left = len(waiting(db))
+    data = {"tasks": len(task_ids), "pairs": len(open_pairs), "replication": replication, "form": form, "left": left}
     people = count(replication, "person", "people")
     text = f"{count(len(task_ids), 'task')} for {count(len(open_pairs), 'pair')}, {people} each"
+    text += f"; {count(left, 'pooled pair')} still without a task" if left else ""
     answer(f"{text}\nNext: limner annotate serve {store_name(store)}", data, as_json=as_json)
 
 
