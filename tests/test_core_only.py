@@ -10,25 +10,17 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 import typer
 
 from limner.cli import app
+from limner.core.extras import EXTRAS, PACKAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = Path(os.environ.get("LIMNER_CORE_ONLY") or Path(sys.prefix) / "core-only") / "bin" / "python"
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-BROUGHT = {("torch", "backbones"), ("huggingface_hub", "onnx")}
-"""Packages that an extra installs because one of its own packages needs them."""
-SPELLED = {
-    "argon2": "argon2-cffi",
-    "efficientnet_lite_pytorch": "efficientnet-lite-pytorch",
-    "multipart": "python-multipart",
-}
-NEED_AN_EXTRA = {"annotate", "index", "rerank", "search", "serve", "uncertainty"}
+NEED_AN_EXTRA = {"annotate", "index", "search", "serve"}
 """The commands that do nothing without an extra, besides the help."""
 
 pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="no environment with the core alone: 'make test' makes it")
@@ -77,13 +69,8 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(runs):
     assert [run for run in refused if "pip install" not in run["messages"]] == []
     pattern = r"needs the package '([\w-]+)', which is not installed: pip install 'limner\[(\w+)\]'"
     named = {match.groups() for run in refused for match in re.finditer(pattern, run["messages"])}
-    brought = {(re.match(r"[\w-]+", one)[0].lower(), extra) for extra, ones in EXTRAS.items() for one in ones} | BROUGHT
-    wrong = {
-        (name, extra)
-        for name, extra in named
-        if not {name, name.replace("_", "-"), SPELLED.get(name)} & {each for each, of in brought if of == extra}
-    }
-    assert len({extra for _, extra in named}) >= 9 and wrong == set()
+    assert named <= {(PACKAGES.get(module, module), extra) for module, extra in EXTRAS.items()}
+    assert len({extra for _, extra in named}) >= 9
 
 
 def test_a_missing_package_is_named_before_anything_is_trained(runs):

@@ -1,6 +1,10 @@
 """Without the packages that are extras: what does not need them works, and the rest says what to install."""
 
+import ast
+import re
 import sys
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +13,8 @@ from typer.testing import CliRunner
 from limner import Embeddings, Judgements, LimnerError, Scores, evaluate
 from limner.cli import app
 from limner.core import cache_dir
+from limner.core.extras import EXTRAS, PACKAGES, of_an_extra
+from limner.core.registry import Registry
 from limner.datasets.runs import read_run
 
 
@@ -85,3 +91,58 @@ def test_attacks_need_no_matplotlib(hide_packages):
     hide_packages("matplotlib")
     opposites.css_colours.cache_clear()
     assert opposites.css_colours()["red"] == (1.0, 0.0, 0.0)
+
+
+# --- one place ------------------------------------------------------------------------------------------------------
+
+ROOT = Path(__file__).resolve().parents[1]
+BROUGHT = {"huggingface_hub"}
+"""Modules that come with another package of their extra."""
+
+
+def declared():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    return {(extra, re.match(r"[\w-]+", entry)[0]) for extra, entries in extras.items() for entry in entries}
+
+
+def test_the_extra_of_every_module_installs_it():
+    wrong = {
+        m for m, extra in EXTRAS.items() if BROUGHT.get(m) != extra and (extra, PACKAGES.get(m, m)) not in declared()
+    }
+    assert wrong == set()
+
+
+def test_every_package_of_an_extra_is_known_by_its_module():
+    packages = {PACKAGES.get(module, module) for module in EXTRAS}
+    assert {package for _, package in declared()} - packages == set()
+
+
+def imports_of_extras(tree):
+    """The modules of extras that a file imports when it is imported itself."""
+    for node in tree.body:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        yield from (name for name in names if name.partition(".")[0] in EXTRAS)
+
+
+def test_a_module_that_imports_an_extra_asks_for_it_first():
+    """In its own file, or in the package that is imported before it."""
+    source = ROOT / "src" / "limner"
+    unguarded = []
+    for file in source.rglob("*.py"):
+        before = [file, *(folder / "__init__.py" for folder in file.parents if folder.is_relative_to(source))]
+        if any(imports_of_extras(ast.parse(file.read_text()))):
+            guarded = any(re.search(r"^if (\w+ := )?missing\(", each.read_text(), re.M) for each in before)
+            unguarded += [] if guarded or file.parent.name == "migrations" else [str(file.relative_to(source))]
+    assert unguarded == []
+
+
+def test_an_import_that_nobody_guards_names_the_extra_too(hide_packages, tmp_path, monkeypatch):
+    (tmp_path / "own_encoder.py").write_text("import polars\n\ndef encode(texts): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    hide_packages("polars")
+    monkeypatch.setattr("limner.core.extras.missing", lambda *modules: modules[0])
+    with pytest.raises(LimnerError, match=r"encoder 'own_encoder:encode' needs the package 'polars'.*limner\[frames\]"):
+        Registry("encoder", {}).find("own_encoder:encode")
+    assert of_an_extra(ModuleNotFoundError(name="no_such_module"), what="this command") is None
+    assert of_an_extra(ValueError("torch"), what="this command") is None

@@ -214,7 +214,7 @@ def test_torch_reads_weights_safely():
     requirements = [
         e for each in PROJECT["project"]["optional-dependencies"].values() for e in each if _name(e) == "torch"
     ]
-    assert requirements == ["torch>=2.10", "torch>=2.10"]
+    assert requirements == ["torch>=2.10"]
 
 
 def test_the_server_is_limited_to_versions_that_held_floods():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from limner.core.errors import LimnerError, MissingExtra
-from limner.core.extras import missing
+from limner.core.errors import LimnerError
+from limner.core.extras import missing, missing_extra
 
 if absent := missing("sqlalchemy", "alembic"):
-    raise MissingExtra("the store of answers", absent, "web")
+    raise missing_extra(absent, what="the store of answers")
 
 import sqlalchemy as sa
 

@@ -23,6 +23,7 @@ from limner.cli.command_table import Commands
 from limner.cli.console import Unprinted, as_text, put, tell
 from limner.core.cut_texts import warned_once
 from limner.core.errors import LimnerError, LimnerWarning
+from limner.core.extras import of_an_extra
 
 # Typer has vendored its parser under different names; a bad parameter is always a usage error.
 UsageError: Any = typer.BadParameter.__bases__[0]
@@ -128,6 +129,8 @@ class Shell(TyperGroup):
             return self._report(f"error: {named}{error.strerror or error}", Status.INPUT)
         if isinstance(error, MemoryError):
             return self._report(f"error: not enough memory ({error})".replace(" ()", ""), Status.INPUT)
+        if (absent := of_an_extra(error, what="this command")) is not None:
+            return self._report(f"error: {absent}", Status.INPUT)
         fault = f"a bug in limner, not in your input ({type(error).__name__}: {error})"
         return self._report(f"error: {fault}; see it with LIMNER_DEBUG=1", Status.FAULT)
 

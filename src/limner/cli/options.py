@@ -66,16 +66,16 @@ def _writable(value: Any, *, is_file: bool) -> Any:
 def installed_store(store: str | None) -> str | None:
     """Names what a store of answers needs, when the command line is read: before systems are trained."""
     if store is not None:
-        require("sqlalchemy", "alembic", what="the store of answers", extra="web")
+        require("sqlalchemy", "alembic", what="the store of answers")
         if store.startswith(("postgres:", "postgresql:", "postgresql+psycopg:")):
-            require("psycopg", what="a store in PostgreSQL", extra="postgres")
+            require("psycopg", what="a store in PostgreSQL")
     return store
 
 
 def installed_cluster(address: str | None) -> str | None:
     """Names what a cluster needs, when the command line is read."""
     if address is not None:
-        require("ray", what="a cluster", extra="cluster")
+        require("ray", what="a cluster")
     return address
 
 
@@ -221,8 +221,8 @@ def part(collection: Collection, split: str | None) -> Collection:
     return part_of(collection, split)
 
 
-WRITTEN_WITH = {".parquet": ("pyarrow", "arrow"), ".pt": ("torch", "gpu"), ".pth": ("torch", "gpu")}
-"""File endings that need an extra, in every command: its package and its name."""
+WRITTEN_WITH = {".parquet": "pyarrow", ".pt": "torch", ".pth": "torch"}
+"""The package that a file ending needs, in every command."""
 FIGURES = (".pdf", ".svg", ".png")
 """File endings of figures for papers."""
 
@@ -233,10 +233,9 @@ def refuse_ending(files: list[Path] | None, endings: tuple[str, ...], kind: str)
         if file.suffix.lower() not in endings:
             raise LimnerError(f"{file} ends in {file.suffix!r}: a {kind} is written as {', '.join(endings)}")
         if file.suffix.lower() in WRITTEN_WITH:
-            package, extra = WRITTEN_WITH[file.suffix.lower()]
-            require(package, what=f"writing {file}", extra=extra)
+            require(WRITTEN_WITH[file.suffix.lower()], what=f"writing {file}")
         if file.suffix.lower() in FIGURES and ".pdf" in endings:  # a chart that is an .svg alone is drawn without it
-            require("matplotlib", what="a figure", extra="figures")
+            require("matplotlib", what="a figure")
 
 
 def refuse_report_ending(files: list[Path] | None) -> None:

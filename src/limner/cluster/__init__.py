@@ -71,7 +71,7 @@ def connect(address: str = "auto", *, shard: int | None = None, shared: str | Pa
 def _ray() -> ModuleType:
     """The ray module, with usage reports turned off; an error if it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    return needed("ray", what="a cluster", extra="cluster")
+    return needed("ray", what="a cluster")
 
 
 @contextmanager

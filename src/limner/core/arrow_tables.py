@@ -134,7 +134,7 @@ def _chunk(about: Any, group: int, column: int) -> Any:
 
 
 def _imported(name: str, feature: str) -> ModuleType:
-    return needed(name, what=feature, extra="arrow")
+    return needed(name, what=feature)
 
 
 class Tabular(ABC):
@@ -175,4 +175,4 @@ def by_column(records: Sequence[Mapping[str, object]]) -> dict[str, list[object]
 
 
 def _library(name: str) -> ModuleType:
-    return needed(name, what=f"a table as {name}", extra="frames")
+    return needed(name, what=f"a table as {name}")

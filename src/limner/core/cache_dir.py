@@ -124,7 +124,7 @@ def settle_matplotlib() -> None:
 
     Without matplotlib, which is an extra, the error says how to install it.
     """
-    require("matplotlib", what="a figure", extra="figures")
+    require("matplotlib", what="a figure")
     if "MPLCONFIGDIR" in os.environ or _is_writable_home():
         return
     folder = private_folder()

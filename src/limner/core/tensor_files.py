@@ -23,7 +23,7 @@ def unpickled(file: str | Path, *, expected: str, mapped: bool = False) -> Any:
         expected: The expected contents, for error messages.
         mapped: Maps the tensors into memory where the format allows it, so that they are not read.
     """
-    require("torch", what=f"reading {file}", extra="gpu")
+    require("torch", what=f"reading {file}")
     import torch
 
     is_archive = is_zipfile(file)
@@ -66,7 +66,7 @@ def read_tensors(file: str | Path) -> tuple[Array, list[str] | None]:
 
 def write_tensors(file: str | Path, matrix: Array, ids: list[str]) -> None:
     """Writes a file for `read_tensors`."""
-    require("torch", what=f"writing {file}", extra="gpu")
+    require("torch", what=f"writing {file}")
     import torch
 
     torch.save({"embeddings": torch.tensor(matrix), "ids": ids}, file)

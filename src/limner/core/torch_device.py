@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from limner.core.arrays import Array
-from limner.core.errors import LimnerError, MissingExtra
+from limner.core.errors import LimnerError
+from limner.core.extras import needed
 
 if TYPE_CHECKING:
     import torch
@@ -22,11 +23,7 @@ if TYPE_CHECKING:
 
 def torch_module() -> ModuleType:
     """Imports torch, or raises an error with the pip command."""
-    try:
-        import torch
-    except ModuleNotFoundError as error:
-        raise MissingExtra("scores on a GPU", "torch", "gpu") from error
-    return torch
+    return needed("torch", what="scores on a GPU")
 
 
 def device_named(name: str | Device) -> Device:

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.collection import Collection
-from limner.core.errors import LimnerError, MissingExtra, UnknownName
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.extras import missing_extra
 from limner.core.judgements import Judgements
 from limner.datasets.text_files import At, existing, find_file, json_file, number, refuse, table
 
@@ -70,7 +71,7 @@ def eccv_folder(path: str | Path | None = None) -> Path:
         return existing(path, what="folder with ECCV Caption")
     spec = importlib.util.find_spec("eccv_caption")
     if spec is None or spec.origin is None:
-        raise MissingExtra("ECCV Caption without a folder of its files", "eccv_caption", "eccv")
+        raise missing_extra("eccv_caption", what="ECCV Caption without a folder of its files")
     return Path(spec.origin).parent / "data"
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from limner.core.errors import LimnerError, MissingExtra
+from limner.core.errors import LimnerError
+from limner.core.extras import missing, missing_extra, needed
 
-if find_spec("torch") is None:
-    raise MissingExtra("the encoder 'clip'", "torch", "train")
+if missing("torch"):
+    raise missing_extra("torch", what="the encoder 'clip'")
 
 import torch
 from torch import Tensor
 
-from limner.core.extras import needed
 from limner.encoders.lengths import cut_tokens
 from limner.encoders.offline import fingerprint_of, folder_of, pretrained, trained
 from limner.encoders.torch_encoders import JointEncoder, Running
@@ -37,7 +36,7 @@ class ClipEncoder(JointEncoder):
 
     def __init__(self, model: str | Path, **running: Unpack[Running]) -> None:
         super().__init__(**running)
-        library = needed("transformers", what="the encoder 'clip'", extra="train")
+        library = needed("transformers", what="the encoder 'clip'")
         self.folder = folder_of(model, purpose="the encoder 'clip'")
         self.model = trained(library.AutoModel.from_pretrained, self.folder).to(self.device).eval()
         if not hasattr(self.model, "get_image_features"):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Unpack
 
-from limner.core.errors import LimnerError, MissingExtra
+from limner.core.errors import LimnerError
+from limner.core.extras import missing, missing_extra
 
-if find_spec("torch") is None:
-    raise MissingExtra("the encoder 'gru'", "torch", "train")
+if missing("torch"):
+    raise missing_extra("torch", what="the encoder 'gru'")
 
 import torch
 from torch import Tensor, nn

@@ -43,7 +43,7 @@ def snapshot(model: str, patterns: Sequence[str], *, purpose: str) -> Path:
         patterns: `WANTED` or `ONNX`.
         purpose: The feature that needs it; used in error messages only.
     """
-    hub = needed("huggingface_hub", what=purpose, extra="onnx")
+    hub = needed("huggingface_hub", what=purpose)
     cached = _cached(hub, model)
     missing = missing_files(cached, patterns) if cached else []
     if cached and not missing:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Unpack
 
-from limner.core.errors import LimnerError, MissingExtra, UnknownName
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.extras import missing, missing_extra, needed
 
-if find_spec("torch") is None:
-    raise MissingExtra("an encoder of images", "torch", "backbones")
+if missing("torch"):
+    raise missing_extra("torch", what="an encoder of images")
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from limner.core.extras import needed
 from limner.encoders.hub import hub_or_cache, refusal
 from limner.encoders.offline import fingerprint_of, package_file
 from limner.encoders.torch_encoders import Running, TorchEncoder, fill_weights
@@ -49,9 +48,7 @@ class EfficientNetLite(TorchEncoder):
         if version not in SIZES:
             raise UnknownName("version", str(version), map(str, SIZES), of="EfficientNet-Lite")
         purpose = "the encoder 'efficientnet-lite'"
-        library = needed(
-            "efficientnet_lite_pytorch", what=purpose, package="efficientnet-lite-pytorch", extra="backbones"
-        )
+        library = needed("efficientnet_lite_pytorch", what=purpose)
         self.version, self.side = version, SIZES[version]
         self.shortest = self.side
         self.weights = _weights(version) if weights is None else Path(weights)
@@ -127,7 +124,7 @@ class TimmEncoder(TorchEncoder):
 
     def __init__(self, model: str, *, weights: str | Path | None = None, **running: Unpack[Running]) -> None:
         super().__init__(**running)
-        library = needed("timm", what="the encoder 'timm'", extra="backbones")
+        library = needed("timm", what="the encoder 'timm'")
         if not library.is_model(model.partition(".")[0]):
             raise UnknownName("model", model, library.list_models(), of="timm")
         self.name, self.weights = model, None if weights is None else Path(weights)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Unpack
 
-from limner.core.errors import LimnerError, MissingExtra
+from limner.core.errors import LimnerError
+from limner.core.extras import missing, missing_extra, needed
 from limner.core.progress import ProgressLike, as_progress
 
-if find_spec("torch") is None:
-    raise MissingExtra("an encoder of sentence-transformers", "torch", "train")
+if missing("torch"):
+    raise missing_extra("torch", what="an encoder of sentence-transformers")
 
 import numpy as np
 import torch
@@ -20,7 +20,6 @@ from torch import Tensor
 
 from limner.core.arrays import IntArray
 from limner.core.collection import Collection, Items
-from limner.core.extras import needed
 from limner.core.torch_device import device_named
 from limner.encoders.batching import at_least_one
 from limner.encoders.lengths import count_texts
@@ -51,7 +50,7 @@ class MultimodalEncoder(JointEncoder):
     ) -> None:
         super().__init__(**running)
         purpose = "the encoder 'sentence-transformers-multimodal'"
-        library = needed("sentence_transformers", what=purpose, package="sentence-transformers", extra="train")
+        library = needed("sentence_transformers", what=purpose)
         self.folder, self.prompts = folder_of(model, purpose=purpose), {"image": image_prompt, "text": text_prompt}
         self.model = trained(library.SentenceTransformer, self.folder, unused="pooler", device=str(self.device)).eval()
         refuse_blind(self.model, self.folder, instead="for texts alone use the encoder 'sentence-transformers'")
@@ -101,7 +100,7 @@ class LateInteraction:
         self, model: str | Path, *, device: str = "auto", precision: str = "auto", batch_size: int = 16
     ) -> None:
         purpose = "the encoder 'multi-vector'"
-        library = needed("sentence_transformers", what=purpose, package="sentence-transformers", extra="train")
+        library = needed("sentence_transformers", what=purpose)
         if not hasattr(library, "MultiVectorEncoder"):
             raise LimnerError(
                 f"{purpose} needs a sentence-transformers with MultiVectorEncoder, but {library.__version__} is "

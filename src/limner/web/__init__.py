@@ -1,10 +1,9 @@
 """The web pages: search, inspect failures, judge pairs; one process, no external resources."""
 
-from limner.core.errors import MissingExtra
-from limner.core.extras import missing
+from limner.core.extras import missing, missing_extra
 
 if absent := missing("starlette", "uvicorn", "python_multipart", "sqlalchemy", "alembic", "argon2"):
-    raise MissingExtra("the page", absent, "web")
+    raise missing_extra(absent, what="the page")
 
 from limner.web.server import Address, make_app, serve
 

@@ -32,7 +32,7 @@ _LOOKS_LIKE = str.maketrans("@4301!$57", "aaeoiisst")
 @cache
 def hasher() -> PasswordHasher:
     """Argon2id with 19 MiB, two passes, one lane: OWASP's minimum, which a small server can afford."""
-    require("argon2", what="accounts", extra="web")
+    require("argon2", what="accounts")
     from argon2 import PasswordHasher as Hasher
 
     return Hasher(time_cost=2, memory_cost=19_456, parallelism=1)

@@ -357,7 +357,7 @@ def _take_lock(raw: Any, until: float) -> None:
 
 
 def _postgres(target: str) -> sa.Engine:
-    needed("psycopg", what="a store in PostgreSQL", extra="postgres")
+    needed("psycopg", what="a store in PostgreSQL")
     if set(target.partition("//")[2].rpartition("@")[0]) & set("@/?#"):  # an error would show its end as a host
         hint = "in a password, write @ as %40, / as %2F, ? as %3F and # as %23"
         raise LimnerError(f"store {without_password(target)}: expected postgresql://user:password@host/name; {hint}")

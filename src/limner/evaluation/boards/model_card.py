@@ -64,7 +64,7 @@ def read_model_card(path: str | Path) -> list[BoardEntry]:
 
 
 def _hub() -> ModuleType:
-    return needed("huggingface_hub", what="a model card", extra="onnx")
+    return needed("huggingface_hub", what="a model card")
 
 
 def _card(hub: ModuleType, source: Path) -> Any:

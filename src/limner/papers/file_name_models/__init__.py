@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from limner.core.errors import MissingExtra
+from limner.core.extras import missing, missing_extra
 
-if find_spec("torch") is None:
-    raise MissingExtra("models of file names", "torch", "train")
+if missing("torch"):
+    raise missing_extra("torch", what="models of file names")
 
 if not TYPE_CHECKING:
     from limner.core.extras import submodules

@@ -201,7 +201,7 @@ class Tuned(nn.Module):
         self, model: str | Path, *, max_tokens: int, features: int | None, dropout: float = 0.0, fresh: bool = True
     ) -> None:
         super().__init__()
-        library = needed("transformers", what="CRank", extra="train")
+        library = needed("transformers", what="CRank")
         folder = folder_of(model, purpose="CRank")
         kind = library.AutoModelForSequenceClassification
         config = pretrained(library.AutoConfig.from_pretrained, folder, num_labels=1)

@@ -6,13 +6,12 @@ and with a mean and a variance. Needs torch.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from limner.core.errors import MissingExtra
+from limner.core.extras import missing, missing_extra
 
-if find_spec("torch") is None:
-    raise MissingExtra("training towers", "torch", "train")
+if missing("torch"):
+    raise missing_extra("torch", what="training towers")
 
 if not TYPE_CHECKING:
     from limner.core.extras import submodules

@@ -136,7 +136,7 @@ class ItmScorer(ImagePairScorer):
         self, model: str | Path, *, device: str = "auto", precision: str = "auto", batch_size: int = 32
     ) -> None:
         super().__init__(model, device=device, precision=precision, batch_size=batch_size)
-        library = needed("transformers", what=self.what, extra="train")
+        library = needed("transformers", what=self.what)
         kind = pretrained(library.AutoConfig.from_pretrained, self.folder).model_type
         classes = {"blip": "BlipForImageTextRetrieval", "blip-2": "Blip2ForImageTextRetrieval"}
         if kind not in classes:
@@ -205,7 +205,7 @@ class ImageCrossEncoder(ImagePairScorer):
         batch_size: int = 32,
     ) -> None:
         super().__init__(model, device=device, precision=precision, batch_size=batch_size)
-        library = needed("sentence_transformers", what=self.what, package="sentence-transformers", extra="train")
+        library = needed("sentence_transformers", what=self.what)
         self.model = trained(library.CrossEncoder, self.folder, device=str(self.device)).eval()
         refuse_blind(self.model, self.folder, instead="for pairs of texts use the scorer 'cross-encoder'")
         self.prompt = prompt

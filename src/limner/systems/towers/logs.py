@@ -71,7 +71,7 @@ def as_csv(history: Sequence[Row]) -> str:
 
 
 def _writer(folder: Path) -> object:
-    require("tensorboard", what="a log for TensorBoard (tensorboard=False leaves it out)", extra="train")
+    require("tensorboard", what="a log for TensorBoard (tensorboard=False leaves it out)")
     from torch.utils.tensorboard import SummaryWriter
 
     return SummaryWriter(str(folder))

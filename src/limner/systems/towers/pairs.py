@@ -175,7 +175,7 @@ class CrossEncoderScorer:
         precision: str = "auto",
         packed: bool | None = None,
     ) -> None:
-        library = needed("transformers", what="a scorer of pairs", extra="train")
+        library = needed("transformers", what="a scorer of pairs")
         self.folder = folder_of(model, purpose="a scorer of pairs")
         tokenizer = pretrained(library.AutoTokenizer.from_pretrained, self.folder)
         self.device = device_named(device)

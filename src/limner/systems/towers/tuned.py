@@ -202,7 +202,7 @@ def _is_trained(name: str, mode: str) -> bool:
 
 
 def _add_lora(model: nn.Module, tuning: Tuning) -> None:
-    library = needed("peft", what="mode='lora'", extra="lora")
+    library = needed("peft", what="mode='lora'")
     alpha = 2 * tuning.rank if tuning.alpha is None else tuning.alpha
     lora_options = {"r": tuning.rank, "lora_alpha": alpha, "lora_dropout": tuning.lora_dropout}
     library.inject_adapter_in_model(library.LoraConfig(target_modules=_linear_layers(model), **lora_options), model)
