@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import runpy
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
@@ -220,6 +221,47 @@ def test_mteb_itself_opens_what_is_written(reports, tmp_path, monkeypatch):
         assert mteb.TaskResult.from_disk(file).task_name == file.stem
 
 
+def test_tasks_of_mteb_have_their_numbers_of_queries(tmp_path):
+    for model, score in (("org__a", 0.9), ("org__b", 0.4)):
+        scores = [{"hit_rate_at_1": score, "hf_subset": subset} for subset in ("default", "de")]
+        for task in ("Flickr30kT2IRetrieval", "XM3600T2IRetrieval", "MyRetrieval"):
+            (tmp_path / model / "1").mkdir(parents=True, exist_ok=True)
+            content = {"task_name": task, "scores": {"test": scores}}
+            (tmp_path / model / "1" / f"{task}.json").write_text(json.dumps(content))
+    sizes = {
+        (t.collection, t.view): (t.rows[0].queries, NO_CLUSTERS in t.notes, ranks_of(t)["org/a"])
+        for t in leaderboard([tmp_path], measures="R@1").tables
+    }
+    assert sizes["Flickr30kT2IRetrieval", ""] == (5000, False, (1, 1))
+    assert sizes["XM3600T2IRetrieval", "de"] == (8643, False, (1, 1))
+    assert sizes["MyRetrieval", ""] == sizes["XM3600T2IRetrieval", ""] == (None, False, (1, 2))
+    smaller = leaderboard([tmp_path], measures="R@1", queries={"Flickr30kT2IRetrieval": 50}).tables
+    assert {table.rows[0].queries for table in smaller if table.collection == "Flickr30kT2IRetrieval"} == {50}
+
+
+def test_the_sizes_are_those_of_the_installed_mteb():
+    package = Path(sys.prefix) / "mteb"
+    if not package.is_dir():
+        pytest.skip("no mteb: 'make test' installs locks/mteb.txt")
+    tool = runpy.run_path(str(Path(__file__).parents[1] / "tools" / "mteb_sizes.py"))
+    written = [tuple(line.split("\t")) for line in tool["TABLE"].read_text().splitlines()]
+    assert written == [tool["HEAD"], *tool["rows"](package)]
+
+
+def test_a_measure_that_results_have_under_another_name_is_suggested(tmp_path):
+    for model, score in (("org__a", 0.9), ("org__b", 0.4)):
+        content = {"task_name": "T", "scores": {"test": [{"ndcg_at_10": score, "recall_at_10": score}]}}
+        (tmp_path / model / "1").mkdir(parents=True)
+        (tmp_path / model / "1" / "T.json").write_text(json.dumps(content))
+    for name, meant in (
+        ("nDCG@10", r"nDCG@10\(linear\)"),
+        ("ndcg_at_10", r"nDCG@10\(linear\)"),
+        ("recall_10", "Recall@10"),
+    ):
+        with pytest.raises(LimnerError, match=f"did you mean '{meant}'"):
+            leaderboard([tmp_path], measures=name)
+
+
 def test_a_task_without_known_measures_has_its_main_score(tmp_path):
     for model, score in (("org__a", 0.9), ("org__b", 0.4)):
         content = {"task_name": "T", "scores": {"test": [{"main_score": score, "accuracy": score, "x": float("nan")}]}}
@@ -260,9 +302,10 @@ def test_a_real_results_folder():
     folder = Path(os.environ.get("LIMNER_DATA", "/nowhere")) / "mteb-results"
     if not folder.is_dir():
         pytest.skip("needs $LIMNER_DATA/mteb-results")
-    board = leaderboard([folder], measures="R@1", queries={"Flickr30kI2TRetrieval": 1000})
-    pairing = {table.collection: table.known for table in board.tables}
-    assert pairing["Flickr30kI2TRetrieval"] == UNPAIRED and pairing["MSCOCOI2TRetrieval"] == MEANS
+    board = leaderboard([folder], measures="R@1")
+    assert {table.known for table in board.tables} == {UNPAIRED}
+    widths = [row.highest - row.lowest + 1 for table in board.tables for row in table.rows]
+    assert np.mean(widths) < 20, "ranks are told apart without --queries"
     assert len(board.table("R@1", collection="Flickr30kI2TRetrieval").rows) >= 40
 
 

@@ -182,7 +182,7 @@ def test_runs_and_judgements_of_other_programs():
     truth = {"q": {"a": 1, "b": 0}, "r": {"c": 2}}
     run = {"q": {"b": 2.0, "a": 3.0}, "r": {"c": 0.5, "a": 0.5}}
     report = limner.evaluate(run, truth, measures="MRR", unretrieved="never")
-    assert report.value("MRR", direction="run") == 1  # equal scores keep their order, as in run files
+    assert report.value("MRR", direction="run") == 0.875  # c and a of r share the first two ranks
     assert (
         limner.evaluate({"q": ["a"], "r": ["c"]}, {"q": ["a"], "r": ["c"]}, measures="MRR").value(
             "MRR", direction="run"
@@ -570,3 +570,28 @@ def test_what_is_no_table_is_refused(source, message):
 def test_judgements_stay_what_they_are():
     truth = Judgements.from_pairs([("q", "a")])
     assert limner.evaluate(Ranking.from_lists({"q": ["a"]}), truth, measures="R@1").value("R@1", direction="run") == 1
+
+
+def test_a_matrix_of_similarities_is_what_its_vectors_are():
+    rng = np.random.default_rng(0)
+    images, texts = (limner.Embeddings.of(rng.standard_normal((n, 6))).normalised().matrix for n in (8, 40))
+    by_vectors = limner.evaluate(images, texts, per_image=5, measures="R@1 MedR MAP")
+    by_matrix = limner.evaluate(images @ texts.T, per_image=5, measures="R@1 MedR MAP")
+    assert [(r.direction, str(r.measure), r.value) for r in by_matrix.results] == [
+        (r.direction, str(r.measure), r.value) for r in by_vectors.results
+    ]
+    assert limner.evaluate(np.eye(3), measures="R@1").value("R@1", direction="i2t") == 1
+
+
+@pytest.mark.parametrize(
+    ("system", "per_image", "message"),
+    [
+        (np.zeros((40, 8)), 5, "it looks transposed; give matrix.T"),
+        (np.zeros((8, 40)), None, "8 images and 40 texts, 1 per image: expected 8 columns"),
+        ({"q": ["a"]}, None, "got dict alone: expected evaluate"),
+        ("captions.csv", None, "got str alone"),
+    ],
+)
+def test_a_system_alone_that_is_no_matrix_in_order(system, per_image, message):
+    with pytest.raises(LimnerError, match=message):
+        limner.evaluate(system, per_image=per_image)

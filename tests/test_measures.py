@@ -1,5 +1,7 @@
 """Every measure against the slow oracle, with ties; parsing and printing; the published checks."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -346,3 +348,21 @@ def test_medr_variants():
     values = np.array([1.0, 2.0, 5.0, 9.0])
     assert Measure.parse("MedR").summarise(values) == 3.5
     assert Measure.parse("MedR(floor)").summarise(values) == 3.0  # floor(median([0, 1, 4, 8])) + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("ndcg_at_10", "nDCG@10(linear)"), ("ndcg_cut_5", "nDCG@5(linear)"), ("recall_at_10", "Recall@10"),
+        ("cv_recall_at_1", "R@1"), ("hit_rate_at_1", "R@1"), ("map_at_100", "MAP@100"), ("mrr_at_10", "MRR@10"),
+        ("precision_at_5", "P@5"), ("P_20", "P@20"), ("recip_rank", "MRR"), ("Rprec", "RP"), ("RR@10", "MRR@10"),
+    ],
+)  # fmt: skip
+def test_names_of_other_programs_name_the_measure_they_mean(name, meant):
+    with pytest.raises(LimnerError, match=re.escape(f"write {meant!r}")):
+        Measure.parse(name)
+    assert str(Measure.parse(meant)) == meant
+
+
+def test_other_programs_names_in_any_case_that_limner_has_too():
+    assert [str(Measure.parse(name)) for name in ("map", "mrr@10", "recall@10")] == ["MAP", "MRR@10", "Recall@10"]

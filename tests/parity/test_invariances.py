@@ -9,6 +9,7 @@ import pytest
 
 from limner import Judgements, Measure, Ranking, Report, Scores, evaluate
 from limner.evaluation.measures import MEASURES as KINDS
+from limner.evaluation.placements import TIES
 
 MEASURES = [
     "R@1", "R@5", "R@5(graded)", "S@1", "S@5", "Recall@5", "Recall@5(graded)", "P@1", "P@5", "P@5(graded)",
@@ -124,10 +125,12 @@ def test_the_value_of_the_perfect_ranking(problem, measure):
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_scores_and_the_ranking_of_them_agree(problem, measure):
-    """With ties in candidate order, the lists say the same as the scores; cut where all is known, too."""
+    """With every rule of ties; lists without scores are those with ties in candidate order."""
     ranking = Scores.from_matrix(problem.scores, range(QUERIES), range(CANDIDATES)).ranking()
+    for ties in TIES:
+        by_scores = problem.values(measure, ties=ties)
+        assert of(evaluate(ranking, problem.judgements, measures=measure, ties=ties)).tolist() == by_scores.tolist()
     in_order = problem.values(measure, ties="order")
-    assert of(evaluate(ranking, problem.judgements, measures=measure)).tolist() == in_order.tolist()
     as_lists = Ranking.from_lists({q: ranking[q] for q in ranking.queries}, candidates=range(CANDIDATES))
     assert of(evaluate(as_lists, problem.judgements, measures=measure)).tolist() == in_order.tolist()
 

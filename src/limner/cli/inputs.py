@@ -114,8 +114,11 @@ class SystemOptions:
     @property
     def label(self) -> str:
         """The default name of the system: its name, or that of its file."""
-        file = self.scores or (directed(self.runs)[0][0] if self.runs else self.images)
-        return self.system or Path(str(file)).stem
+        if self.runs and not self.system and not self.scores:
+            from limner.datasets.runs import run_name
+
+            return run_name(directed(self.runs)[0][0])
+        return self.system or Path(str(self.scores or self.images)).stem
 
     def spec(self, directions: Sequence[str] = ()) -> SystemSpec:
         """The system, not open yet.
@@ -275,14 +278,17 @@ def tell_unopened(reasons: Mapping[str, str], total: int) -> None:
 
 
 def is_qrels(spec: str) -> bool:
-    """Whether a collection is a qrels file: by its name, or by its first line, `query 0 candidate grade`."""
+    """Whether a collection is a qrels file: by its name, its columns, or its first line, `query 0 candidate grade`."""
     from limner.datasets import detect
+    from limner.datasets.pair_tables import is_pair_file
 
     if spec.startswith("qrels:"):
         return True
     path = Path(spec)
     if not path.is_file():
         return False
+    if is_pair_file(path):
+        return True
     if path.suffix.lower() not in ("", ".txt"):
         return detect(path).name == "qrels"
     with path.open("rb") as file:

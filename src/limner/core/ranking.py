@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -167,8 +167,14 @@ class Ranking(Tabular):
         `candidates` names the whole pool, so that truncation is known. Without it the pool is the candidates in the
         lists, and its size is unknown unless `n_candidates` gives it.
         """
-        ordered = {q: _best_first(row) if isinstance(row, Mapping) else list(row) for q, row in lists.items()}
-        rows = {str(q): [str(c) for c in row] for q, row in ordered.items()}
+        rows, scored = {}, {}
+        for query, row in lists.items():
+            ids = list(map(str, row))
+            if isinstance(row, Mapping):
+                scores = _numbers(row)
+                order = np.argsort(-scores, kind="stable")  # equal scores keep their order
+                ids, scored[str(query)] = [ids[place] for place in order.tolist()], scores[order]
+            rows[str(query)] = ids
         pool = Ids(
             dict.fromkeys(c for row in rows.values() for c in row) if candidates is None else candidates,
             what="candidate",
@@ -176,10 +182,9 @@ class Ranking(Tabular):
         indices = np.full((len(rows), max(map(len, rows.values()), default=0)), -1, dtype=np.int64)
         for number, row in enumerate(rows.values()):
             indices[number, : len(row)] = pool.positions(row)
-        scored = [[row[c] for c in ordered[q]] for q, row in lists.items() if isinstance(row, Mapping)]
-        scores = _padded(scored, indices) if scored and len(scored) == len(rows) else None
+        all_scores = _padded(list(scored.values()), indices) if scored and len(scored) == len(rows) else None
         size = len(pool) if candidates is not None and n_candidates is None else n_candidates
-        return cls(Ids(rows, what="query"), pool, indices, scores, size)
+        return cls(Ids(rows, what="query"), pool, indices, all_scores, size)
 
     def save(self, path: str | Path, *, tag: str = "limner") -> Path:
         """Writes a TREC run, or JSON lists if the file ends in .json."""
@@ -206,15 +211,17 @@ class Ranking(Tabular):
         return f"Ranking({len(self):,} queries, top {self.depth:,} of {pool})"
 
 
-def _best_first(scored: Mapping[object, float]) -> list[object]:
-    """Candidates by score, higher first; equal scores keep their order."""
-    wrong = [c for c, score in scored.items() if not isinstance(score, (int, float, np.number)) or score != score]
-    if wrong:
-        raise LimnerError(f"the score of candidate {wrong[0]!r} is {scored[wrong[0]]!r}: expected a number")
-    return sorted(scored, key=lambda candidate: -scored[candidate])
+def _numbers(scored: Mapping[Any, float]) -> npt.NDArray[np.float64]:
+    """The scores of a list; refuses what is no number."""
+    if all(issubclass(kind, (int, float, np.number)) for kind in set(map(type, scored.values()))):
+        scores = np.fromiter(scored.values(), dtype=np.float64, count=len(scored))
+        if not np.isnan(scores).any():
+            return scores
+    wrong = next(c for c, score in scored.items() if not isinstance(score, (int, float, np.number)) or score != score)
+    raise LimnerError(f"the score of candidate {wrong!r} is {scored[wrong]!r}: expected a number")
 
 
-def _padded(rows: list[list[float]], like: Lists) -> npt.NDArray[np.float64]:
+def _padded(rows: Sequence[npt.NDArray[np.float64]], like: Lists) -> npt.NDArray[np.float64]:
     """Scores in the shape of the indices; -inf where a list is shorter."""
     scores = np.full(like.shape, -np.inf)
     for number, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""Rankings from files: TREC runs, and JSON files of lists.
+"""Rankings from files: TREC runs, JSON files of lists or scores, MTEB's predictions, and tables.
 
 Compiled loops split each line of a run, number the ids and parse plain scores. The file is read in pieces, and pyarrow
 parses scores with many digits. The order is checked, and fixed where needed, for all lists at once.
@@ -6,6 +6,8 @@ parses scores with many digits. The order is checked, and fixed where needed, fo
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import tempfile
 from collections import deque
@@ -14,18 +16,24 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Array, FloatArray, Int32
-from limner.core.errors import LimnerError
+from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.ids import Ids
 from limner.core.paths import read_json, refuse_irregular
 from limner.core.ranking import Ranking
+from limner.datasets.pair_tables import is_table, pair_rows
+from limner.datasets.text_files import refuse
 
 COLUMNS = ("query", "Q0", "candidate", "rank", "score", "tag")
+PREDICTIONS = "mteb_model_meta"
+"""The key of MTEB's predictions under which the model is named."""
+_HEAD = 4096
+_MODEL = re.compile(rb'\s*\{\s*"mteb_model_meta"\s*:\s*\{\s*"model_name"\s*:\s*("[^"\\]*")')
 _SHORTEST_LINE = 12  # bytes: six columns of one letter, five blanks, an end
 _POWERS = np.array([float(10**n) for n in range(19)])
 _PIECE = 1 << 20
@@ -38,13 +46,18 @@ Done = TypeVar("Done")
 
 
 def read_run(path: str | Path, *, candidates: Iterable[object] | None = None) -> Ranking:
-    r"""Reads a ranking: JSON ({query id: [candidate ids]}) or a TREC run (`query Q0 candidate rank score tag`).
+    r"""Reads a ranking from a file.
+
+    The file is a TREC run (`query Q0 candidate rank score tag`); JSON, {query: [candidates, best first]} or {query:
+    {candidate: score}}; MTEB's `TASK_predictions.json`; or a table with a header (csv, tsv, jsonl, parquet) and columns
+    such as query-id, corpus-id and score.
 
     A run is ordered by score, higher first; equal scores keep the order of the file. If the rank column disagrees,
     `notes` says so.
 
     Args:
-        path: The file.
+        path: The file. Predictions of several subsets or splits need the name of one: "FILE#SUBSET" or
+            "FILE#SUBSET/SPLIT".
         candidates: Names the whole pool, so that truncation is known.
 
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -53,13 +66,17 @@ def read_run(path: str | Path, *, candidates: Iterable[object] | None = None) ->
     ...     read_run(file)["dog"]
     ['dog#0', 'cat#1']
     """
-    source = Path(path)
+    source, part = _file_and_part(path)
     refuse_irregular(source, what="ranking")
     if not source.exists():
-        raise LimnerError(f"no ranking file {source}: expected a TREC run or a JSON file of lists")
+        raise LimnerError(f"no ranking file {source}: expected a TREC run, JSON, MTEB's predictions or a table")
     if source.suffix.lower() == ".json":
-        return Ranking.from_lists(_read_json(source), candidates=candidates)
+        return Ranking.from_lists(_read_json(source, part), candidates=candidates)
+    if part:
+        raise LimnerError(f"{source}#{part}: only MTEB's predictions (.json) have subsets; leave out #{part}")
     if source.is_file():
+        if is_table(source):
+            return Ranking.from_lists(_read_table(source), candidates=candidates)
         return _read_trec(source, candidates)
     with tempfile.NamedTemporaryFile(prefix="limner-", suffix=".run") as copy, source.open("rb") as piped:
         shutil.copyfileobj(piped, copy)  # a shell pipe can be read only once, from start to end
@@ -67,11 +84,71 @@ def read_run(path: str | Path, *, candidates: Iterable[object] | None = None) ->
         return _read_trec(Path(copy.name), candidates)
 
 
-def _read_json(path: Path) -> dict[str, list[object]]:
+def run_name(path: str | Path) -> str:
+    """The name of the system of a run: the model of MTEB's predictions, else the name of the file.
+
+    >>> run_name("results/clip.run")
+    'clip'
+    """
+    source, _ = _file_and_part(path)
+    if source.suffix.lower() == ".json" and source.is_file():
+        with source.open("rb") as file:
+            model = _MODEL.match(file.read(_HEAD))
+        if model is not None:
+            return str(json.loads(model[1]))
+    return source.stem
+
+
+def _file_and_part(path: str | Path) -> tuple[Path, str]:
+    """The file, and the subset that follows its name after a #; a file whose own name has one comes first."""
+    name, _, part = str(path).rpartition("#")
+    return (Path(name), part) if name.lower().endswith(".json") and not Path(path).exists() else (Path(path), "")
+
+
+Lists = dict[str, list[object]] | dict[str, dict[str, float]]
+
+
+def _read_json(path: Path, part: str) -> Lists:
     content = read_json(path, what="ranking")
-    if not isinstance(content, dict) or not all(isinstance(row, list) for row in content.values()):
-        raise LimnerError(f"{path}: expected an object of lists, {{query id: [candidate ids, best first]}}")
-    return content
+    if isinstance(content, dict) and PREDICTIONS in content:
+        place, content = _predictions(path, content, part)
+    elif part:
+        raise LimnerError(f"{path}#{part}: only MTEB's predictions have subsets, and this is a plain run: leave it out")
+    else:
+        place = str(path)
+    rows = list(content.values()) if isinstance(content, dict) else [None]
+    lists = all(isinstance(row, list) and all(isinstance(key, (str, int)) for key in row) for row in rows)
+    if not lists and not all(isinstance(row, dict) for row in rows):
+        raise LimnerError(
+            f"{place}: expected a run, {{query: [candidates, best first]}} or {{query: {{candidate: score}}}}"
+        )
+    return content  # type: ignore[no-any-return]  # checked above
+
+
+def _predictions(path: Path, content: dict[str, Any], part: str) -> tuple[str, object]:
+    """One subset and split of MTEB's predictions, {subset: {split: {query: {candidate: score}}}}."""
+    subsets = {name: splits for name, splits in content.items() if name != PREDICTIONS and isinstance(splits, dict)}
+    parts = {f"{subset}/{split}": run for subset, splits in subsets.items() for split, run in splits.items()}
+    matches = [name for name in parts if not part or part in (name, name.split("/")[0], name.split("/")[-1])]
+    if len(matches) == 1:
+        return f"{path}#{matches[0]}", parts[matches[0]]
+    if part and not matches:
+        raise UnknownName("subset", part, parts, of=path.name)
+    raise LimnerError(f"{path} has {len(matches)} subsets ({shown(matches)}): name one, as in {path}#{_first(parts)}")
+
+
+def _first(parts: Iterable[str]) -> str:
+    return next(iter(parts), "SUBSET/SPLIT")
+
+
+def _read_table(path: Path) -> dict[str, dict[str, float]]:
+    run: dict[str, dict[str, float]] = {}
+    for at, query, candidate, score in pair_rows(path, what="score"):
+        row = run.setdefault(query, {})
+        if candidate in row:
+            refuse(at, f"query {query!r} ranks candidate {candidate!r} a second time")
+        row[candidate] = score
+    return run
 
 
 def _read_trec(path: Path, whole_pool: Iterable[object] | None) -> Ranking:

@@ -1,14 +1,15 @@
-"""TREC qrels: judgements as lines of `query 0 candidate grade`, the standard format of retrieval tools."""
+"""Qrels: judgements as lines of `query 0 candidate grade`, the format of TREC, and in the forms of other programs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.files import replacing
 from limner.core.judgements import Judgements
+from limner.datasets.pair_tables import Pair, is_table, pair_rows
 from limner.datasets.text_files import At, existing, json_file, number, refuse, split_lines, table
 
 _DIRECTIONS = ("i2t", "t2i")
@@ -17,8 +18,11 @@ _DIRECTIONS = ("i2t", "t2i")
 def read_qrels(path: str | Path, *, name: str = "pairs", negative: str = "refuse") -> Judgements:
     r"""Reads judgements from a qrels file. Grades may be decimal; the second column is ignored.
 
+    Tables with a header are read too: tsv, csv, jsonl or parquet with the columns of BEIR and MTEB (query-id,
+    corpus-id, score), ir_datasets or ranx; and JSON, {query: {candidate: grade}} or {query: [relevant candidates]}.
+
     Args:
-        path: The file, gzipped or not.
+        path: The file; text files gzipped or not.
         name: Name of the judgements in reports.
         negative: What to do with negative grades, which mark spam in some TREC tracks: "refuse", or "zero" for grade 0.
 
@@ -32,16 +36,37 @@ def read_qrels(path: str | Path, *, name: str = "pairs", negative: str = "refuse
     if negative not in ("refuse", "zero"):
         raise UnknownName("choice for negative grades", negative, ("refuse", "zero"))
     grades: dict[tuple[str, str], float] = {}
-    for at, (query, _, candidate, cell) in split_lines(existing(path, what="qrels file"), None, 4):
+    for at, query, candidate, grade in _graded_pairs(existing(path, what="qrels file")):
         if (query, candidate) in grades:
             refuse(at, f"query {query!r} and candidate {candidate!r} are judged a second time")
-        grade = number(cell, at, what="grade")
         if grade < 0 and negative == "refuse":
-            refuse(at, f"grade {cell.strip()} is negative; pass negative='zero' to treat it as not relevant")
+            refuse(at, f"grade {grade:g} is negative; pass negative='zero' to treat it as not relevant")
         grades[query, candidate] = max(grade, 0.0)
     if not grades:
         refuse(At(Path(path)), "no judgements; expected lines of query, 0, candidate, grade")
     return Judgements.from_pairs(((q, c, grade) for (q, c), grade in grades.items()), name=name)
+
+
+def _graded_pairs(file: Path) -> Iterator[Pair]:
+    if file.name.lower().endswith((".json", ".json.gz")):
+        yield from _json_pairs(file)
+    elif is_table(file):
+        yield from pair_rows(file, what="grade")
+    else:
+        for at, (query, _, candidate, cell) in split_lines(file, None, 4):
+            yield Pair(at, query, candidate, number(cell, at, what="grade"))
+
+
+def _json_pairs(file: Path) -> Iterator[Pair]:
+    at = At(file)
+    for query, row in json_file(file).items():
+        if not isinstance(row, (Mapping, list)):
+            refuse(at, f"judgements of query {query!r} are {str(row)[:40]!r}: expected {{query: {{candidate: grade}}}}")
+        graded = row.items() if isinstance(row, Mapping) else ((candidate, 1.0) for candidate in row)
+        for candidate, grade in graded:
+            if not isinstance(candidate, (str, int)):
+                refuse(at, f"a candidate of query {query!r} is {str(candidate)[:40]!r}: expected an id")
+            yield Pair(at, query, str(candidate), number(grade, at, what=f"grade of {candidate!r}"))
 
 
 def read_groups(path: str | Path) -> dict[str, str]:

@@ -45,7 +45,7 @@ from limner.scores.corrected import CorrectedScores, gather_first
 @noted
 def evaluate(
     system: Any,
-    truth: object,
+    truth: object = None,
     *,
     measures: str | Iterable[str | Measure | MeasureKind] | None = None,
     per_image: int | None = None,
@@ -68,12 +68,13 @@ def evaluate(
     Args:
         system: Scores between images and texts (both directions are measured), a ranking (one direction), a mapping
             from "i2t" and "t2i" to scores or rankings, a trained model, or an encoder of images and texts. With
-            judgements also a run, {query: {candidate: score}}. Or image vectors, in the order of the texts.
+            judgements also a run, {query: {candidate: score}}. Or image vectors, in the order of the texts; or, without
+            `truth`, a matrix of similarities, images by texts, both in order.
         truth: A collection; or judgements, for one ranking of any queries and candidates, also as
             {query: {candidate: grade}}; or, with image vectors as the system, text vectors.
         measures: Such as "R@1 R@5 MedR"; the usual ones by default, or those of the protocol. Your own measure is
             "module:kind", or a `MeasureKind` in a list.
-        per_image: Texts per image, for two sets of vectors in order; 1 by default.
+        per_image: Texts per image, for two sets of vectors or a matrix in order; 1 by default.
         protocol: One or several names of `limner.evaluation.protocols.PROTOCOLS`, all evaluated in the same pass.
         direction: Whether the queries of scores or a ranking are images ("i2t") or texts ("t2i"). Needed only if images
             and texts share ids; otherwise it follows from the ids.

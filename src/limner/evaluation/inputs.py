@@ -14,6 +14,7 @@ from limner.core.judgements import Judgements
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.ranking import Ranking
 from limner.datasets.memory_tables import rows
+from limner.datasets.pair_tables import COLUMNS, cell, has_columns
 from limner.encoders.contract import is_model, scores_of_model
 from limner.scores import Scores
 
@@ -31,15 +32,20 @@ def evaluation_inputs(
         system: Scores, a ranking, a mapping of directions; image vectors; a model or encoder; or a run as a mapping.
         truth: A collection or judgements; text vectors; judgements as {query: {candidate: grade}}, {query: [ids]}, a
             list of (query, candidate[, grade]), or a table of them.
-        per_image: Texts per image, for image and text vectors in order.
+        per_image: Texts per image, for image and text vectors, or a matrix of similarities, in order.
         progress: Passed to an encoder.
     """
     progress = as_progress(progress)
     system, truth = (argument.collect() if is_lazy(argument) else argument for argument in (system, truth))
+    if truth is None:
+        return _matrix_in_order(system, 1 if per_image is None else per_image)
     if _are_vectors(system) and _are_vectors(truth):
         return _aligned(system, truth, 1 if per_image is None else per_image)
     if per_image is not None:
-        raise LimnerError("per_image is for evaluate(images, texts) with two sets of vectors; leave it out")
+        raise LimnerError(
+            "per_image is for evaluate(images, texts) with two sets of vectors, or evaluate(similarities) with a "
+            "matrix; leave it out"
+        )
     if isinstance(truth, Mapping):
         truth = _judgements(truth)
     elif _is_listed(truth):
@@ -81,23 +87,35 @@ def _aligned(images: object, texts: object, per_image: int) -> tuple[Scores, Col
     return Scores.from_embeddings(*sides), collection
 
 
+def _matrix_in_order(similarities: object, per_image: int) -> tuple[Scores, Collection]:
+    """Scores and collection of a matrix, images by texts: column n belongs to row n // per_image."""
+    if isinstance(similarities, (Embeddings, Scores, Collection, Mapping)) or not is_matrix(similarities):
+        raise LimnerError(
+            f"got {type(similarities).__name__} alone: expected evaluate(system, collection), evaluate(images, texts), "
+            "or a matrix of similarities, images by texts"
+        )
+    matrix = array(similarities, "similarities")
+    images, texts = matrix.shape
+    if texts != per_image * images:
+        turned = images == per_image * texts and images != texts
+        hint = "it looks transposed; give matrix.T" if turned else "set it with per_image=5, or give a Collection"
+        raise LimnerError(
+            f"similarities of {images:,} images and {texts:,} texts, {per_image} per image: expected "
+            f"{per_image * images:,} columns, the texts of the first image first; {hint}"
+        )
+    ids = [f"image-{n}" for n in range(images)], [f"text-{n}" for n in range(texts)]
+    return Scores.from_matrix(matrix, *ids), Collection.in_order(*ids, per_image=per_image)
+
+
 def _prefixed(prefix: str, side: Embeddings) -> Embeddings:
     return Embeddings.of(side.matrix, ids=[f"{prefix}{key}" for key in side.ids])
-
-
-NAMES = {
-    "query": ("query", "query_id", "q_id", "qid"),
-    "candidate": ("candidate", "candidate_id", "doc_id", "docno", "docid"),
-    "number": ("grade", "relevance", "rel", "score"),
-}
-"""The names of columns in tables of runs and judgements, in limner and other programs."""
 
 
 def _is_listed(argument: object) -> bool:
     """Whether the input is a table of runs or judgements, or a list of (query, candidate[, number])."""
     columns = [str(name) for name in getattr(argument, "column_names", getattr(argument, "columns", ()))]
     if columns:
-        return all(any(name in columns for name in NAMES[role]) for role in ("query", "candidate"))
+        return has_columns(columns)
     first = argument[0] if isinstance(argument, (list, tuple)) and len(argument) else None
     return isinstance(first, (list, tuple)) and len(first) in (2, 3) and isinstance(first[0], str)
 
@@ -108,7 +126,7 @@ def _triples(table: object) -> list[tuple[object, object, float]]:
         return [(row[0], row[1], _number(row[2], row[1]) if len(row) > 2 else 1.0) for row in table]
     triples = []
     for row in rows(table):
-        query, candidate, number = (next((row[n] for n in names if n in row), None) for names in NAMES.values())
+        query, candidate, number = (cell(row, role) for role in COLUMNS)
         triples.append((query, candidate, 1.0 if number is None else _number(number, candidate)))
     return triples
 

@@ -307,20 +307,38 @@ def _from_lists(source: Ranking, request: RankRequest, p: Positives, options: Ra
     indptr = np.searchsorted(p.rows[order], np.arange(len(source.queries) + 1)).astype(np.int64)
     list_ranks = np.empty(len(order), dtype=np.int64)
     locate(source.indices, indptr, np.where(p.columns < 0, -2, p.columns)[order], list_ranks)
+    before, tied = _tied(source, request, indptr, list_ranks, options.ties)
     lengths = source.lengths
     if request.query_pools is not None and request.candidate_pools is not None:
         lengths = np.zeros_like(lengths)
         filter_lists(source.indices, indptr, request.query_pools, request.candidate_pools, list_ranks, lengths)
-    n_above = np.empty_like(list_ranks)
-    n_above[order] = np.where(list_ranks < 0, NEVER, list_ranks)
+    n_above, equal = np.empty_like(list_ranks), np.empty_like(list_ranks)
+    n_above[order], equal[order] = np.where(list_ranks < 0, NEVER, list_ranks - before), tied
     if source.n_candidates is not None:
         n_above[p.columns < 0] = OUTSIDE_POOL
     pool_size = NEVER if source.n_candidates is None else source.n_candidates
     pool = _pool_sizes(request, len(source.queries), pool_size)
     complete = (lengths >= pool) | (options.unretrieved == "never")
     complete |= (options.missing == "empty") & (source.lengths == 0)
-    ended = np.where(complete, NEVER, lengths)
-    return _placements(source, request, p, n_above, np.ones_like(n_above), pool, ended, lengths)
+    placed = _placements(source, request, p, n_above, equal, pool, np.where(complete, NEVER, lengths), lengths)
+    return replace(relevant_last(placed), worst=True) if options.ties == "pessimistic" else placed
+
+
+def _tied(
+    source: Ranking, request: RankRequest, indptr: IntArray, places: IntArray, ties: str
+) -> tuple[IntArray, IntArray]:
+    """For each positive, how many candidates with its score are listed before it, and how many there are."""
+    before, tied = np.zeros_like(places), np.ones_like(places)
+    scores = source.scores
+    if ties == "order" or scores is None or not (scores[:, 1:] == scores[:, :-1])[source.indices[:, 1:] >= 0].any():
+        return before, tied
+    from limner.evaluation.rank_kernels import count_tied
+
+    everything = np.zeros(0, dtype=np.int64)
+    restricted = request.query_pools is not None and request.candidate_pools is not None
+    pools = (request.query_pools, request.candidate_pools) if restricted else (everything, everything)
+    count_tied(source.indices, scores, indptr, places, *pools, before, tied)
+    return before, tied
 
 
 def _pool_sizes(request: RankRequest, n: int, pool_size: int) -> IntArray:

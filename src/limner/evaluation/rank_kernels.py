@@ -107,6 +107,36 @@ def filter_lists(lists, indptr, query_pools, candidate_pools, ranks, lengths):  
 
 
 @_jit
+def count_tied(lists, scores, indptr, places, query_pools, candidate_pools, before, tied):  # type: ignore[no-untyped-def]
+    """Counts the candidates with the score of each positive in its row's list.
+
+    Args:
+        lists: Candidate indices, best first; -1 pads short lists.
+        scores: Their scores.
+        indptr: Positives of row r are `indptr[r]:indptr[r + 1]`.
+        places: The position of each positive in its list; -1 if it is not in the list.
+        query_pools: The pool of every row; empty if all candidates count.
+        candidate_pools: The pool of every candidate.
+        before: Output, those that are listed before the positive.
+        tied: Output, all of them, the positive included; 1 if it is not in the list.
+    """
+    for r in range(lists.shape[0]):
+        for p in range(indptr[r], indptr[r + 1]):
+            place, before[p], tied[p] = places[p], 0, 1
+            if place < 0:
+                continue
+            first = place
+            while first > 0 and scores[r, first - 1] == scores[r, place]:
+                first -= 1
+            i = first
+            while i < lists.shape[1] and lists[r, i] >= 0 and scores[r, i] == scores[r, place]:
+                if i != place and (not query_pools.shape[0] or candidate_pools[lists[r, i]] == query_pools[r]):
+                    before[p] += i < place
+                    tied[p] += 1
+                i += 1
+
+
+@_jit
 def _first(row, column):  # type: ignore[no-untyped-def]
     """The first position of a value, segment by segment: a loop with an early exit would not vectorise."""
     width = row.shape[0]

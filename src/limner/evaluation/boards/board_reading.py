@@ -18,7 +18,8 @@ from limner.core.paths import read_json
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.registry import Registry
 from limner.core.spreadsheet import is_number
-from limner.datasets.runs import read_run
+from limner.datasets.pair_tables import is_table
+from limner.datasets.runs import read_run, run_name
 from limner.datasets.text_files import At, number, refuse, table
 from limner.evaluation.boards.board import Board, BoardEntry, entries_of, ranked
 from limner.evaluation.boards.board_slices import with_slices
@@ -26,6 +27,7 @@ from limner.evaluation.boards.model_card import read_model_card
 from limner.evaluation.boards.mteb import META, is_mteb, read_mteb
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.measures import Measure
+from limner.evaluation.measures.other_names import limner_name
 from limner.evaluation.reports.report import Report
 from limner.evaluation.reports.storage import read as read_report
 
@@ -123,8 +125,16 @@ def _chosen(
     if entries and not matches:
         request = " ".join(filter(None, [view, direction, *sorted(measures or ())]))
         available = ", ".join(dict.fromkeys(" ".join(filter(None, e.key[1:])) for e in entries))
-        raise LimnerError(f"no result has {request}: there are {available}")
+        raise LimnerError(f"no result has {request}: {_suggestion(entries, measures or ())}there are {available}")
     return matches
+
+
+def _suggestion(entries: Sequence[BoardEntry], measures: Iterable[str]) -> str:
+    """The measures of the results that were probably meant: with other options, or another program's name."""
+    available = dict.fromkeys(str(entry.measure) for entry in entries)
+    meant = {limner_name(name) for name in measures} | set(measures)
+    near = [name for name in available if name in meant or name.partition("(")[0] in meant]
+    return f"did you mean {' or '.join(map(repr, near))}? " if near else ""
 
 
 def _measure_names(measures: str | Sequence[str] | None) -> set[str] | None:
@@ -166,7 +176,7 @@ def _read(result: Result, unit: str | None, options: Mapping[str, object]) -> li
     path = Path(result)
     if path.is_dir():
         return _usual(_folder(path), options)
-    if path.suffix.lower() in (".csv", ".tsv"):
+    if path.suffix.lower() in (".csv", ".tsv") and not (options["judgements"] is not None and is_table(path)):
         return read_table(path, unit=unit)
     if path.suffix.lower() == ".md":
         return read_model_card(path)
@@ -198,7 +208,7 @@ def _run(path: Path, options: Mapping[str, Any]) -> list[BoardEntry]:
     report = evaluate(
         read_run(path),
         options["judgements"],
-        name=path.stem,
+        name=run_name(path),
         measures=options["measures"],
         groups=options["groups"],
         unretrieved=options["unretrieved"],

@@ -1,8 +1,8 @@
 """MTEB results files (Muennighoff et al. 2023; Enevoldsen et al. 2025): read for leaderboards, written from reports.
 
-A file has the means of one model on one task, but not the number of queries. `cv_recall_at_k` is R@k (any relevant
-candidate among the first k), `recall_at_k` is Recall@k (the share of the relevant ones), and `ndcg_at_k` has linear
-gain.
+A file has the means of one model on one task, but not the number of queries, which is known for MTEB's own tasks.
+`hit_rate_at_k`, in older files `cv_recall_at_k`, is R@k (any relevant candidate among the first k), `recall_at_k` is
+Recall@k (the share of the relevant ones), and `ndcg_at_k` has linear gain.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from limner.core.files import write_text
 from limner.core.paths import damage_told, read_json
 from limner.core.version import VERSION
 from limner.evaluation.boards.board import BoardEntry
+from limner.evaluation.boards.mteb_sizes import task_size
 from limner.evaluation.measures import Measure
 from limner.evaluation.reports.report import Report
 
 NAMES = {
     "cv_recall_at_{k}": "R@{k}",
+    "hit_rate_at_{k}": "R@{k}",
     "recall_at_{k}": "Recall@{k}",
     "precision_at_{k}": "P@{k}",
     "map_at_{k}": "MAP@{k}",
@@ -51,7 +53,7 @@ def read_mteb(path: str | Path) -> list[BoardEntry]:
         path: A file such as `results/org__model/revision/MSCOCOT2IRetrieval.json`.
 
     Returns:
-        A number for every measure; the number of queries is unknown.
+        A number for every measure; with the number of queries for tasks of MTEB's own, see `mteb_sizes`.
     """
     source = Path(path)
     content = read_json(source, what="MTEB results")
@@ -78,9 +80,11 @@ def _entries(content: Mapping[str, Any], model: str) -> Iterator[BoardEntry]:
         for scores in subsets:
             view = _text(scores.get("hf_subset", "default"))
             numbers = {n: v for n, v in scores.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
+            size = task_size(task, _text(split), view)
             view_name = task if split == "test" else f"{task} {_text(split)}"
             for name, value in _measured(numbers).items():
-                yield BoardEntry(model, view_name, "" if view == "default" else view, "", _measure(name), value)
+                shown_view = "" if view == "default" else view
+                yield BoardEntry(model, view_name, shown_view, "", _measure(name), value, size.queries, size.clusters)
 
 
 def _text(value: object) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError, TooShort, UnknownName
 from limner.evaluation.measures.kinds import MEASURES, STATISTICS, UNKNOWN, MeasureKind, Statistic
+from limner.evaluation.measures.other_names import limner_name
 from limner.evaluation.placements import Placements
 
 DEEPEST = 1_000_000_000
@@ -255,6 +256,8 @@ def _kind_named(text: str, module: str, name: str, trusted: bool) -> MeasureKind
     """The kind with this name, ignoring case, or that of "module:kind"."""
     names = {each.lower(): each for each in MEASURES}
     if not module and name.lower() not in names:
+        if meant := limner_name(text):
+            raise LimnerError(f"unknown measure {text!r}: another program's name of {meant!r}; write {meant!r}")
         raise UnknownName("measure", text, _names())
     kind = MEASURES.find(f"{module}{name}" if module else names[name.lower()], trusted=trusted)
     if not isinstance(kind, MeasureKind):

@@ -62,7 +62,11 @@ Scores = Annotated[
 ]
 Runs = Annotated[
     list[str] | None,
-    word("Or a TREC run or JSON lists; twice for both directions.", metavar="[WAY=]FILE", rich_help_panel=INPUT),
+    word(
+        "Or a run: TREC, JSON, MTEB's predictions, a table; twice for both directions.",
+        metavar="[WAY=]FILE",
+        rich_help_panel=INPUT,
+    ),
 ]
 Cache = Annotated[Path | None, cache_word("Cache folder for vectors of a --model.", False, rich_help_panel=INPUT)]
 Name = Annotated[str | None, word("Name of the system in the report.", rich_help_panel=RESULT)]
