@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Union
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
 Value = Union[str, Path, bytes, Callable[[], "Image"], "Image", None]
 """An image as stored in `Items`: a file, its bytes, a function that draws it, a Pillow image, or None."""
 
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
+"""Formats that every installation reads, with Pillow's names; `readable_formats` lists those of this one."""
 PIXEL_LIMIT = 128_000_000
 """An image with more pixels than this is refused before it is decoded: a 20 KB file can decode to gigabytes."""
 RATIO_LIMIT = 100
@@ -107,7 +110,7 @@ def opened(
     name: str,
     side: int | None = None,
     shortest: int | None = None,
-    formats: tuple[str, ...] = FORMATS,
+    formats: tuple[str, ...] | None = None,
     limit: int = PIXEL_LIMIT,
 ) -> Iterator[Image]:
     """Like `open_image`, but a context manager that makes other large images wait, for work on full-size images.
@@ -117,7 +120,7 @@ def opened(
         name: Name in error messages.
         side: As for `open_image`.
         shortest: Decode a JPEG at a smaller scale, as long as its short side stays at least twice as long as this.
-        formats: Accepted formats, with Pillow's names.
+        formats: Accepted formats, with Pillow's names; `readable_formats` by default.
         limit: Maximum number of pixels.
     """
     if value is None:
@@ -127,10 +130,8 @@ def opened(
         _refuse_extreme(drawn, name, "drawn", side)
         yield _smaller(upright(drawn), side)
         return
-    with _lazily(value, name, formats) as image:
-        if image.width * image.height > limit:
-            size = f"{image.width} x {image.height} pixels; the limit is {limit:,}"
-            raise Unreadable(name, _source_of(value), f"it has {size}")
+    with _lazily(value, name, formats or readable_formats()) as image:
+        _refuse_large(image, name, _source_of(value), limit)
         _refuse_extreme(image, name, _source_of(value), side)
         with _explained(value, name):
             pixels = _drafted(image, side, shortest)
@@ -168,6 +169,35 @@ def _explained(value: str | Path | bytes, name: str) -> Iterator[None]:
         raise Unreadable(name, _source_of(value), reason[:200]) from error
 
 
+def refuse_header(value: str | Path | bytes, *, name: str) -> None:
+    """Refuses an image by its first bytes: of another kind, too large, or too narrow; decodes nothing.
+
+    Args:
+        value: The file or its bytes.
+        name: Name in error messages.
+    """
+    with _lazily(value, name, readable_formats()) as image:
+        _refuse_large(image, name, _source_of(value), PIXEL_LIMIT)
+        _refuse_extreme(image, name, _source_of(value), None)
+
+
+@cache
+def readable_formats() -> tuple[str, ...]:
+    """The image formats that are read here, with Pillow's names: AVIF and HEIF depend on what is installed."""
+    from PIL import features
+
+    heif = find_spec("pillow_heif") is not None
+    if heif:
+        import_module("pillow_heif").register_heif_opener()
+    return (*FORMATS, *(("AVIF",) if features.check("avif") else ()), *(("HEIF",) if heif else ()))
+
+
+def _refuse_large(image: Image, name: str, source: object, limit: int) -> None:
+    if image.width * image.height > limit:
+        size = f"{image.width} x {image.height} pixels; the limit is {limit:,}"
+        raise Unreadable(name, source, f"it has {size}")
+
+
 def _refuse_extreme(image: Image, name: str, source: object, side: int | None) -> None:
     """Refuses a very long and narrow image, unless it is downscaled in proportion to be shown."""
     if side is None and max(image.size) > RATIO_LIMIT * min(image.size):
@@ -191,8 +221,8 @@ def _drafted(image: Image, side: int | None, shortest: int | None) -> int:
 
 def _decoded(image: Image, side: int | None) -> Image:
     """The image as RGB, no larger than `side`; the original is released."""
+    image.load()  # first: reading the EXIF block of a PNG decodes it, and hides that it is damaged
     turn = _orientation(image)
-    image.load()
     if side is not None and image.mode in ("RGB", "L") and "transparency" not in image.info:
         _smaller(image, side)  # before anything is copied
     scaled = _smaller(_turned(_rgb(image), turn), side)

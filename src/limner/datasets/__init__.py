@@ -129,6 +129,10 @@ def detect(path: str | Path) -> Dataset:
             f"no file or folder {path}, and no data set of that name: expected one of {', '.join(DATASETS)}"
         )
     detected = next((entry for entry in BUILT_IN if _fits(entry, path)), None)
+    if detected is None and path.is_dir() and not (path / "items.lance").is_dir():
+        from limner.datasets.image_folder import has_images
+
+        detected = _BY_NAME["images"] if has_images(path) else None
     if detected is None:
         raise LimnerError(_unrecognised(path))
     return detected
@@ -136,17 +140,8 @@ def detect(path: str | Path) -> Dataset:
 
 def _unrecognised(path: Path) -> str:
     """Why a file or folder is no collection, and what to do with it."""
-    from limner.datasets.caption_tables import has_images
-
     if (path / "items.lance").is_dir():
         return f"{path} is an index, not a collection: 'limner serve --index {path}' or 'limner search {path} TEXT'"
-    if has_images(path):
-        return (
-            f"{path} is a folder of images without captions: put captions.csv with the columns image and caption into "
-            f"it; or search the images alone with 'limner index {path.name}.index --items {path} --model ENCODER' and "
-            f"then 'limner serve --index {path.name}.index', where the encoder 'clip(model=DIR)' finds images by text, "
-            "and 'efficientnet-lite' images like an image (see 'limner list encoders')"
-        )
     return (
         f"{path}: not a format that limner recognises; give its format as NAME:{path}, where NAME is one of "
         f"{', '.join(DATASETS)}"
@@ -158,7 +153,7 @@ def _fits(entry: Dataset, path: Path) -> bool:
         return entry.name != "folder" and any(fnmatch(path.name, pattern.rsplit("/", 1)[-1]) for pattern in entry.files)
     if entry.name == "table":
         return False
-    return any(_any_file(path, pattern) for pattern in entry.files)
+    return entry.name != "images" and any(_any_file(path, pattern) for pattern in entry.files)
 
 
 def _any_file(folder: Path, pattern: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +34,6 @@ ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".parquet")
 _EACH = "captions_"
 """Columns whose names begin so have a list with a value for each of the `captions` of a row."""
 _CAPTION_FILES = tuple(f"{stem}{ending}" for stem in ("captions", "metadata") for ending in ENDINGS)
-
-
-def has_images(folder: Path) -> bool:
-    """Whether a folder, or a folder in it, has image files."""
-    places = chain(folder.glob("*"), folder.glob("*/*")) if folder.is_dir() else ()
-    return any(file.suffix.lower() in IMAGE_ENDINGS for file in places)
 
 
 def load_table(

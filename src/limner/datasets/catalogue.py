@@ -185,6 +185,12 @@ BUILT_IN = (
         files=("captions.*", "metadata.*", "../captions.*"),
     ),
     Dataset(
+        "images",
+        "a folder of images without captions, with the folders in it: a collection without texts",
+        "limner.datasets.image_folder:load_images",
+        files=("*.jpg", "*.png", "*/*.jpg"),
+    ),
+    Dataset(
         "table",
         "a csv, tsv, jsonl or parquet table with columns image and caption",
         "limner.datasets.caption_tables:load_table",

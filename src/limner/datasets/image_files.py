@@ -1,4 +1,4 @@
-"""Writes the images of a collection as files."""
+"""Files of images: which endings they have, and how the images of a collection are written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
 
-IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
+IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic", ".heif")
+UNREAD_ENDINGS = (".arw", ".cr2", ".cr3", ".dng", ".jp2", ".jxl", ".nef", ".orf", ".psd", ".raf", ".rw2", ".svg")
+"""Endings of images that limner does not read: counted, never taken for another kind of file."""
 
 
 def new_folder(path: str | Path) -> Path:

@@ -17,6 +17,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, shown
 from limner.core.images import NoImage
 from limner.core.progress import Progress, ProgressLike, as_progress, progress_for
+from limner.datasets import DATASETS, dataset
 from limner.scores import Scores, VectorSets
 
 _IMAGES = 64  # images passed to a plain function at once
@@ -194,7 +195,7 @@ def scores_of_model(
         options = {} if features is None else {"features": features}
         scores: Scores = model.scores(collection, **progress_for(model.scores, progress), **options)
         return scores
-    refuse_blank(collection.texts)
+    refuse_blank(collection.texts, data_set=collection.name.partition("/")[0])
     if gives_sets(model):
         texts = encoded_sets(model, collection.texts, queries=True)
         images = encoded_sets(model, collection.images, queries=False, progress=progress)
@@ -203,16 +204,22 @@ def scores_of_model(
     return Scores.from_embeddings(*sides)
 
 
-def refuse_blank(texts: Items) -> None:
+def refuse_blank(texts: Items, *, data_set: str = "") -> None:
     """Refuses texts without a single word, such as those of a data set of which only the ids are known.
+
+    Args:
+        texts: The texts.
+        data_set: Name of the data set: if limner knows it, the message says where to get its captions.
 
     >>> refuse_blank(Items(["t0", "t1"], ["", " "], kind="text"))
     Traceback (most recent call last):
     limner.core.errors.LimnerError: all 2 texts are empty, such as 't0': load the data set with its captions
     """
     if texts.kind == "text" and len(texts) and not any(text.strip() for text in texts.values):
+        source = dataset(data_set).fetch if data_set in DATASETS else ""
         raise LimnerError(
             f"all {len(texts):,} texts are empty, such as {texts.ids[0]!r}: load the data set with its captions"
+            f"{'. ' if source else ''}{source}"
         )
 
 

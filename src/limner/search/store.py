@@ -327,7 +327,7 @@ def _checked_out(table: Any, version: int, address: str) -> None:
 
 def _missing(address: str) -> str:
     """That there is no index at an address, and how to make one."""
-    from limner.datasets.caption_tables import has_images
+    from limner.datasets.image_folder import has_images
 
     folder = Path(address.removeprefix("file://"))
     if _is_local(address) and has_images(folder):

@@ -85,6 +85,7 @@ def serve(
     """
     from limner.web import serve as run
 
+    _refuse_images_alone(collections or [])
     with ExitStack() as opening:
         opening.enter_context(progress("opening collections and indexes"))
         run(
@@ -106,6 +107,20 @@ def serve(
             indexes=_named(index),
             started=_started(opening, show=show, as_json=as_json),
         )
+
+
+def _refuse_images_alone(collections: list[str]) -> None:
+    """Refuses folders of images without captions: pages over them need an index."""
+    from limner.datasets import detect
+
+    for folder in map(Path, collections):
+        if folder.is_dir() and detect(folder).name == "images":
+            raise LimnerError(
+                f"{folder} is a folder of images without captions: search them with 'limner index {folder.name}.index "
+                f"--items {folder} --model ENCODER' and then 'limner serve --index {folder.name}.index', where the "
+                "encoder 'clip(model=DIR)' finds images by text, and 'efficientnet-lite' images like an image (see "
+                "'limner list encoders'); or put captions.csv with the columns image and caption into it"
+            )
 
 
 def _started(opening: ExitStack, *, show: bool, as_json: bool) -> Callable[[Address], None]:

@@ -64,7 +64,7 @@ def evaluated(
         files: The files to write.
         settings: Further options of `limner.evaluate`.
     """
-    load_once = cached_call(lambda: load(str(spec), loader))
+    load_once = cached_call(lambda: _with_texts(load(str(spec), loader)))
     reports, parts = [], []
     for system in systems:
         source, truth, notes, dev = _opened(spec, system, per_image, split, load_once)
@@ -81,6 +81,16 @@ def evaluated(
         reports.append(report)
         _save(report, _page_truth(truth, truth_options["judgements"]), _files(files, system, len(systems)))
     return reports, parts
+
+
+def _with_texts(collection: Collection) -> Collection:
+    """Refuses a collection without texts before anything is encoded."""
+    if not len(collection.texts):
+        raise LimnerError(
+            f"{collection.name!r} has {len(collection.images):,} images and no texts, so there is nothing to measure: "
+            "put captions.csv with the columns image and caption into its folder; 'limner search' searches images alone"
+        )
+    return collection
 
 
 def _files(files: list[Path], options: SystemOptions, system_count: int) -> list[Path]:
