@@ -38,7 +38,7 @@ def test_a_folder_of_images_without_captions_says_what_to_do_and_that_works(tmp_
     refused = CliRunner().invoke(app, command)
     said = " ".join(refused.output.split())
     assert refused.exit_code == 3 and "images" in said
-    make = re.search("'limner (index photos.index --items [^']*photos --system ENCODER)'", said)[1]
+    make = re.search("'limner (index photos.index --items [^']*photos --model ENCODER)'", said)[1]
     for words in make.replace("ENCODER", f"{__name__}:Greys"), "search photos.index 'a light image' --trust":
         done = CliRunner().invoke(app, shlex.split(words))
         assert done.exit_code == 0, done.output
