@@ -109,7 +109,7 @@ def load_images(
             f"no images in {listed.folder}: " + (why or f"expected files that end in {', '.join(IMAGE_ENDINGS)}")
         )
     images, texts = listed.items(), Items(Ids((), what="text"), [], kind="text")
-    pairs = Judgements(images.ids, texts.ids, [], [], [])
+    pairs = Judgements.from_pairs((), queries=images.ids, candidates=texts.ids)
     return Collection(listed.folder.resolve().name, images, texts, pairs, warnings=notes.listed())
 
 
