@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from limner.core import hub, hub_downloads
 from limner.core.errors import LimnerError
-from limner.encoders import encoder, hub
+from limner.encoders import encoder
+from limner.encoders.model_files import missing_files
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -174,19 +176,19 @@ def test_a_complete_snapshot_needs_no_hub(served):
 def test_missing_shards_and_parts_are_named(good, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(good / "bert", folder)
-    assert hub.missing_files(folder, hub.WANTED) == []
+    assert missing_files(folder) == []
     (folder / "model.safetensors").unlink()
     shards = [f"model-0000{n}-of-00002.safetensors" for n in (1, 2)]
     (folder / "model.safetensors.index.json").write_text(
         json.dumps({"weight_map": dict(zip("ab", shards, strict=True))})
     )
     (folder / shards[0]).touch()
-    assert hub.missing_files(folder, hub.WANTED) == [shards[1]]
+    assert missing_files(folder) == [shards[1]]
     types = {"": "Transformer", "1_Pooling": "Pooling", "2_Dense": "Dense", "3_Normalize": "Normalize"}
     modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in types.items()]
     (folder / "modules.json").write_text(json.dumps(modules))
     expected = ["1_Pooling/config.json", "2_Dense/config.json", "2_Dense/model.safetensors"]
-    assert hub.missing_files(folder, hub.WANTED) == [shards[1], *expected]
+    assert missing_files(folder) == [shards[1], *expected]
 
 
 # --- what went wrong --------------------------------------------------------------------------------------------
@@ -254,12 +256,10 @@ def test_no_network(served, monkeypatch):
     ],
 )
 def test_a_disk_that_takes_no_files(number, message, served, monkeypatch):
-    from huggingface_hub import file_download
-
     def full(*_: object, **__: object) -> None:
         raise OSError(number, "no")
 
-    monkeypatch.setattr(file_download, "http_get", full)
+    monkeypatch.setattr(hub_downloads, "_append", full)
     with pytest.raises(LimnerError, match=message):
         encode_two()
 

@@ -172,7 +172,7 @@ def test_torch_is_not_imported(folders, tmp_path):
 def test_refusals(folders, tmp_path, monkeypatch):
     bare = tmp_path / "bare"
     shutil.copytree(folders["clip"], bare)
-    with pytest.raises(LimnerError, match="has no text_model_fp16.onnx"):
+    with pytest.raises(LimnerError, match="unknown variant 'fp16' of .*known: full"):
         encoder("onnx-clip", model=bare, variant="fp16")
     with pytest.raises(UnknownName, match="device"):
         encoder("onnx-clip", model=bare, device="tpu")

@@ -371,7 +371,7 @@ BACKBONE: dict[str, Change] = {
     "an adapter, surrogate": several(merged("adapter_config.json", **ADAPTER), raw("adapter_config.json", SURROGATE)),
     "weights that are code": pickle("pytorch_model.bin"),
     "weights that are code, old format": pickle("pytorch_model.bin", **LEGACY),
-    "weights that are code, among tensors": pickle("pytorch_model.bin", held={"a": Pickled()}),
+    "weights that are code, among tensors": pickle("pytorch_model.bin", content={"a": Pickled()}),
     "weights that are code, a program of torch": torchscript,
     "weights that are code, in parts": several(
         pickle("pytorch_model-00001-of-00001.bin"),

@@ -30,11 +30,13 @@ LISTED_IMAGES = 20
 
 def known_systems(names: Any) -> Any:
     """Refuses names of systems that there are not, when the command line is read: before anything is loaded."""
+    from limner.encoders.named_models import is_model_name
     from limner.systems import SYSTEMS
     from limner.systems.opening import find_system
 
     for name in [names] if isinstance(names, str) else names or ():
-        if not SYSTEMS.names(name) and ":" not in name and not Path(name).exists() and not _is_encoder(name):
+        is_known = SYSTEMS.names(name) or Path(name).exists() or _is_encoder(name) or is_model_name(name)
+        if not is_known and ":" not in name:
             find_system(name)
     return names
 
@@ -42,8 +44,9 @@ def known_systems(names: Any) -> Any:
 def known_encoder(name: str) -> str:
     """Refuses the name of an encoder that there is not, when the command line is read."""
     from limner.encoders import ENCODERS
+    from limner.encoders.named_models import is_model_name
 
-    if not _is_encoder(name) and ":" not in name and not Path(name).exists():
+    if not _is_encoder(name) and ":" not in name and not Path(name).exists() and not is_model_name(name):
         ENCODERS.find(name)
     return name
 

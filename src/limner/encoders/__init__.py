@@ -54,8 +54,9 @@ def encoder(name: str, **options: object) -> Any:
     """An encoder by name.
 
     Args:
-        name: A key of `ENCODERS`, or "module:thing"; a class or function is called with the options. Options may also
-            be written in parentheses: "clip(model=DIR)".
+        name: The name of a model (`limner.encoders.named_models`): a folder, or a name on the hub such as
+            "openai/clip-vit-base-patch32", whose adapter is found. Or a key of `ENCODERS`, or "module:thing"; a class
+            or function is called with the options. Options may also be written in parentheses: "clip(model=DIR)".
         options: Options of the encoder, such as `model` (a folder, or a name on a hub) and `device`.
 
     >>> encoder("word-vectors", file="nothing.txt")
@@ -69,14 +70,29 @@ def encoder_named(name: str, options: Mapping[str, object], *, trusted: bool = T
     """Like `encoder`, for a name and options that may come from a file.
 
     Args:
-        name: A key of `ENCODERS`; "module:thing" only if trusted.
+        name: The name of a model, or a key of `ENCODERS`; "module:thing" only if trusted.
         options: Options of the encoder.
         trusted: False for a name from a file.
     """
-    name, options = ENCODERS.parsed(name, options)
+    name, options = _with_adapter(name, options)
     registered = ENCODERS.find(name, trusted=trusted)
     if not callable(registered):
         if options:
             raise LimnerError(f"encoder {name!r} is an object and takes no options; got {', '.join(options)}")
         return registered
     return ENCODERS.make(name, options, trusted=trusted)
+
+
+def _with_adapter(text: str, options: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
+    """The name and the options of an encoder; those of its adapter for the name of a model."""
+    from limner.encoders.named_models import is_model_name, named_model
+
+    if not isinstance(text, str) or ENCODERS.names(text) or not is_model_name(text):
+        return ENCODERS.parsed(text, options)
+    model = named_model(text)
+    if model.adapter.is_scorer:
+        raise LimnerError(
+            f"{text} scores pairs, and encodes neither images nor texts: as an encoder, name another model; as a "
+            f"scorer, '{model.adapter.name}(model={model.model})'"
+        )
+    return model.adapter.name, {**model.settings, **options}

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from limner.encoders.lengths import cut_tokens
 from limner.encoders.offline import fingerprint_of, folder_of, pretrained, trained
+from limner.encoders.text_transformers import max_tokens_of
 from limner.encoders.torch_encoders import JointEncoder, Running
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ class ClipEncoder(JointEncoder):
     many.
 
     Args:
-        model: A folder, or a name on the Hugging Face hub, such as "openai/clip-vit-base-patch32".
+        model: A folder, or a name on the Hugging Face hub, such as "openai/clip-vit-base-patch32"; with "@REVISION"
+            one of its revisions.
         running: `device`, `precision`, `tokens_per_batch` and `batch_size`; see `torch_encoders.TorchEncoder`.
     """
 
@@ -48,7 +50,7 @@ class ClipEncoder(JointEncoder):
         self._check_size()
         text = self.model.config.text_config
         self.dim = int(getattr(self.model.config, "projection_dim", None) or text.hidden_size)
-        self.max_tokens = int(text.max_position_embeddings)
+        self.max_tokens = max_tokens_of(self.tokenizer, text)
         # SigLIP was trained on fully padded texts, without an attention mask.
         self.filled_up = self.model.config.model_type.startswith("siglip")
         self.fill = int(self.tokenizer.pad_token_id or 0)

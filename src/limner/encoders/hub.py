@@ -1,282 +1,206 @@
-"""Fetches models from the Hugging Face hub, completes what its cache has in part, and says why fetching failed."""
+"""Models on the Hugging Face hub: their names and revisions, their files, and the cache in which they are.
+
+What a repository has is remembered beside its files in the cache (`limner-COMMIT.json`): an incomplete folder is told
+from a complete one, and the same adapter and files are found again without the hub.
+"""
 
 from __future__ import annotations
 
-import errno
-import glob
-import importlib
-import os
-import re
-import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from fnmatch import fnmatch
-from pathlib import Path, PurePosixPath
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from limner.core.errors import LimnerError, shown
+from limner.core.errors import LimnerError
 from limner.core.extras import needed
+from limner.core.files import write_text
+from limner.core.hub import Repository, cache_of, commit_of, failure, is_missing, reachable, repository, similar_names
+from limner.core.hub_downloads import downloaded
 from limner.core.paths import read_json
+from limner.encoders.known_models import KNOWN
+from limner.encoders.model_files import TORCH, missing_files, needed_files
 
-WANTED = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm")
-"""Files to download from a repository; where a folder has no weights in .safetensors files, those of torch come too."""
-ONNX = ("*.json", "*.txt", "*.onnx", "*.onnx_data", "onnx/*.onnx")
-"""Files to download for ONNX Runtime."""
-SECONDS = 10.0
-"""How long the hub may take to begin an answer."""
-
-_OLD_WEIGHTS = re.compile(r"pytorch_model(-\d+-of-\d+)?\.bin")
-_INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-_WEIGHTS = "model.safetensors"
-_LOG_IN = "log in with 'hf auth login', or set HF_TOKEN to a token of your account"
+PREFIXES = ("hf-hub:", "hf_hub:", "hf:")
+"""What may stand before the name of a repository, as in open_clip and timm."""
 
 
-# --- fetching ---------------------------------------------------------------------------------------------------
+class NoSuchModel(LimnerError):
+    """The hub answers, and has no repository of this name."""
 
 
-def snapshot(model: str, patterns: Sequence[str], *, purpose: str) -> Path:
-    """The folder of a repository in the cache of the hub; what is missing there is downloaded.
+@dataclass(frozen=True)
+class HubModel:
+    """A model on the hub or in the cache, by its name and revision.
 
     Args:
-        model: The name of the repository.
-        patterns: `WANTED` or `ONNX`.
+        name: Such as "openai/clip-vit-base-patch32".
+        revision: A branch, a tag or a commit; None for "main".
         purpose: The feature that needs it; used in error messages only.
+
+    >>> HubModel.named("hf-hub:timm/vit_base_patch16_siglip_224@main")
+    HubModel(name='timm/vit_base_patch16_siglip_224', revision='main', purpose='')
     """
-    hub = needed("huggingface_hub", what=purpose)
-    cached = _cached(hub, model)
-    missing = missing_files(cached, patterns) if cached else []
-    if cached and not missing:
-        return cached
-    if not reachable():
-        raise LimnerError(refusal(model, None, purpose=purpose, missing=missing))
-    try:
-        names = [each.rfilename for each in hub.HfApi().model_info(model, timeout=SECONDS).siblings or ()]
-        chosen = [glob.escape(name) for name in _chosen(names, patterns, model)]
-        return Path(hub.snapshot_download(model, allow_patterns=chosen))
-    except LimnerError:
-        raise
-    except Exception as error:  # several libraries are involved, without a common base class
-        raise LimnerError(refusal(model, error, purpose=purpose, missing=missing)) from error
 
+    name: str
+    revision: str | None = None
+    purpose: str = ""
 
-def _cached(hub: Any, model: str) -> Path | None:
-    """The snapshot in the cache, perhaps incomplete; None if there is none."""
-    try:
-        return Path(hub.snapshot_download(model, local_files_only=True))
-    except hub.errors.HFValidationError as error:
-        raise LimnerError(f"model {model!r} is neither a folder nor a name on the hub: {error}") from error
-    except hub.errors.LocalEntryNotFoundError as error:
-        place = getattr(error, "snapshot_path", None)  # versions from 2.0 on know of files that are missing
-        return None if place is None else Path(place)
+    @classmethod
+    def named(cls, text: str, *, purpose: str = "") -> HubModel:
+        """The model that "NAME", "NAME@REVISION" or "hf-hub:NAME" names."""
+        plain = next((text.removeprefix(prefix) for prefix in PREFIXES if text.startswith(prefix)), text)
+        name, at, revision = plain.partition("@")
+        hub = needed("huggingface_hub", what=purpose or "a model of the hub")
+        try:
+            hub.utils.validate_repo_id(name)
+        except hub.errors.HFValidationError as error:
+            raise LimnerError(f"model {text!r} is neither a folder nor a name on the hub: {error}") from error
+        if at and not revision:
+            raise LimnerError(f"model {text!r} ends with @: expected a branch, a tag or a commit after it")
+        return cls(name, revision or None, purpose)
 
+    # --- what there is --------------------------------------------------------------------------------------------
 
-def _chosen(names: Sequence[str], patterns: Sequence[str], model: str) -> list[str]:
-    """The files of a repository to download."""
-    chosen = [name for name in names if any(fnmatch(name, pattern) for pattern in patterns)]
-    if WANTED[1] in patterns:
-        safe = {str(PurePosixPath(name).parent) for name in chosen if name.endswith(".safetensors")}
-        old = [PurePosixPath(name) for name in names if _OLD_WEIGHTS.fullmatch(PurePosixPath(name).name)]
-        chosen += [str(name) for name in old if str(name.parent) not in safe]
-    endings = (".onnx",) if ".onnx" in "".join(patterns) else (".safetensors", ".bin")
-    if not any(name.endswith(endings) for name in chosen):
-        expected = "*.onnx" if ".onnx" in endings else f"{_WEIGHTS} or pytorch_model.bin"
-        raise LimnerError(
-            f"model {model!r} has no weights that can be read on the hub: expected {expected}, but it has "
-            f"{shown(names) if names else 'no files'}"
+    @property
+    def cached(self) -> Path | None:
+        """Its folder in the cache, perhaps incomplete; None if there is none."""
+        place, revision = cache_of(self.name), self.revision or "main"
+        ref = place / "refs" / revision
+        commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else revision
+        folder = place / "snapshots" / commit
+        return folder if commit and folder.is_dir() else None
+
+    def paths(self) -> list[str]:
+        """All files of the repository, from the cache or from the hub; what is in the cache if the hub is off."""
+        folder = self.cached
+        remembered = None if folder is None else _remembered(folder)
+        if remembered is not None:
+            return remembered
+        try:
+            return self.repository().paths
+        except NoSuchModel:
+            raise
+        except LimnerError:
+            if folder is None:
+                raise
+            return [file.relative_to(folder).as_posix() for file in sorted(folder.rglob("*")) if file.is_file()]
+
+    def read(self, path: str) -> object:
+        """The content of a small JSON file of the repository, fetched if it is not in the cache."""
+        folder = self.cached
+        if folder is None or not (folder / path).is_file():
+            folder = self._fetched(self.repository(), [path], [])
+        return read_json(folder / path, what="file of a model")
+
+    def repository(self) -> Repository:
+        """Asks the hub; where a commit is in the cache, for that one, so that a model does not change by itself."""
+        if not reachable():
+            raise LimnerError(self.refusal(None))
+        folder = self.cached
+        revisions = [self.revision] if folder is None else [commit_of(folder), self.revision]
+        for revision in revisions[:-1]:
+            try:
+                return repository(self.name, revision=revision)
+            except Exception as error:  # a commit that the hub has no more: take the revision
+                if not _is_gone(error):
+                    raise self._refused(error) from error
+        try:
+            return repository(self.name, revision=self.revision)
+        except Exception as error:  # several libraries are involved, without a common base class
+            raise self._refused(error) from error
+
+    # --- fetching -------------------------------------------------------------------------------------------------
+
+    def folder(self, layout: str = TORCH, *, variant: str | None = None) -> Path:
+        """The folder in the cache with all files that a library needs; what is missing is downloaded.
+
+        Args:
+            layout: One of `limner.encoders.model_files.LAYOUTS`.
+            variant: Of an ONNX export; see `limner.encoders.model_files.onnx_networks`.
+        """
+        folder = self.cached
+        remembered = None if folder is None else _remembered(folder)
+        if folder is not None and remembered is not None:
+            wanted = needed_files(remembered, layout, variant=variant, model=self.name)
+            absent = [path for path in wanted if not (folder / path).is_file()]
+            if not absent:
+                return folder
+        else:
+            absent = [] if folder is None else missing_files(folder, layout)
+        if folder is not None and not absent and not reachable():
+            return folder
+        if not reachable():
+            raise LimnerError(self.refusal(None, missing=absent))
+        try:
+            there = self.repository()
+        except LimnerError:
+            if folder is not None and not absent:  # another program fetched it, and the hub does not answer now
+                return folder
+            raise
+        return self._fetched(there, needed_files(there.paths, layout, variant=variant, model=self.name), absent)
+
+    def _fetched(self, there: Repository, paths: Sequence[str], missing: Sequence[str]) -> Path:
+        try:
+            folder = downloaded(there, paths)
+            _remember(folder, there)
+        except LimnerError:
+            raise
+        except Exception as error:  # as above
+            raise self._refused(error, missing=missing) from error
+        return folder
+
+    # --- what went wrong ------------------------------------------------------------------------------------------
+
+    def _refused(self, error: Exception, *, missing: Sequence[str] = ()) -> LimnerError:
+        kind = NoSuchModel if is_missing(error) else LimnerError
+        return kind(self.refusal(error, missing=missing))
+
+    def refusal(self, error: BaseException | None, *, missing: Sequence[str] = ()) -> str:
+        """The message for a model that cannot be fetched: why, and what to do.
+
+        Args:
+            error: What its library raised; None if the hub does not answer at all.
+            missing: Files that are missing in the cache.
+        """
+        folder = cache_of(self.name)
+        similar = similar_names(self.name, KNOWN) if error is not None and is_missing(error) else []
+        why, advice = failure(error, self.name, revision=self.revision, similar=similar)
+        state = "is not on this machine"
+        if missing:
+            state = f"is not complete on this machine (missing: {', '.join(missing)})"
+        advice = advice or (
+            f"To work offline, give the folder with its files (config.json, model.safetensors, tokenizer.json) as "
+            f"model=FOLDER, or copy the hub's cache of it to {folder}, or set HF_HOME to a folder whose "
+            f"hub/{folder.name} holds it"
         )
-    return chosen
+        start = f"{self.purpose}: " if self.purpose else ""
+        return f"{start}model {self.name!r} {state} and {why}. {advice}"
 
 
-# --- what a folder lacks ----------------------------------------------------------------------------------------
+def _is_gone(error: BaseException) -> bool:
+    return any(base.__name__ == "RevisionNotFoundError" for base in type(error).__mro__)
 
 
-def missing_files(folder: Path, patterns: Sequence[str]) -> list[str]:
-    """Files that a snapshot needs and does not have, such as after an interrupted download.
-
-    Args:
-        folder: The snapshot.
-        patterns: `WANTED` or `ONNX`.
-    """
-    if WANTED[1] not in patterns:
-        missing = [] if any(file.is_file() for file in folder.rglob("*.onnx")) else ["model.onnx"]
-        return missing + _first_unless_any(folder, "tokenizer.json")
-    parts = _parts(folder)
-    missing = [name for part, weights in parts for name in _missing_of_part(folder, part, weights=weights)]
-    file = folder / "config.json"
-    config = read_json(file, what="config of a model") if file.is_file() else {}
-    if isinstance(config, dict) and "vision_config" in config:
-        missing += _first_unless_any(folder, "preprocessor_config.json", "processor_config.json")
-    return missing if _has_tokenizer(folder) else [*missing, "tokenizer.json"]
+def _memory(folder: Path) -> Path:
+    return folder.parent.parent / f"limner-{folder.name}.json"
 
 
-def _parts(folder: Path) -> list[tuple[str, bool]]:
-    """Folders with a config.json, and whether they have weights: several of a sentence-transformers model."""
-    file = folder / "modules.json"
-    modules = read_json(file, what="list of modules") if file.is_file() else None
-    if not isinstance(modules, list):
-        return [("", True)]
-    kinds = [
-        (str(module.get("path", "")), str(module.get("type")).rpartition(".")[2])
-        for module in modules
-        if isinstance(module, dict)
-    ]
-    weighty = ("Transformer", "Dense")
-    return [(path, kind in weighty) for path, kind in kinds if kind in (*weighty, "Pooling")]
+def _remember(folder: Path, there: Repository) -> None:
+    """Writes down what the repository has, beside its folder in the cache."""
+    file = _memory(folder)
+    if there.commit == folder.name and not file.is_file():
+        write_text(file, json.dumps({"files": {each.path: each.size for each in there.files}}, indent=1))
 
 
-def _missing_of_part(folder: Path, part: str, *, weights: bool) -> list[str]:
-    place = folder / part
-    missing = _first_unless_any(place, "config.json") + (_missing_weights(place) if weights else [])
-    return [str(PurePosixPath(part, name)) for name in missing]
-
-
-def _missing_weights(place: Path) -> list[str]:
-    if (place / _WEIGHTS).is_file() or (place / "pytorch_model.bin").is_file():
-        return []
-    for name in _INDEXES:
-        if (place / name).is_file():
-            index = read_json(place / name, what="index of weights")
-            shards = index.get("weight_map") if isinstance(index, dict) else None
-            named = sorted({str(shard) for shard in shards.values()}) if isinstance(shards, dict) else []
-            return [shard for shard in named if not (place / shard).is_file()]
-    return [] if any(file.is_file() for file in place.glob("*.safetensors")) else [_WEIGHTS]
-
-
-def _has_tokenizer(folder: Path) -> bool:
-    """Whether there is a vocabulary, or a tokenizer that needs none."""
-    names = {file.name for file in folder.rglob("*") if file.is_file()}
-    if names & {"tokenizer.json", "vocab.json", "vocab.txt"} or any(n.endswith((".model", ".spm")) for n in names):
-        return True
-    file = folder / "tokenizer_config.json"
-    config = read_json(file, what="config of a tokenizer") if file.is_file() else {}
-    return isinstance(config, dict) and str(config.get("tokenizer_class")) in _OF_BYTES
-
-
-_OF_BYTES = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
-
-
-def _first_unless_any(place: Path, *names: str) -> list[str]:
-    """The first name, unless one of the files is there."""
-    return [] if any((place / name).is_file() for name in names) else [names[0]]
-
-
-# --- what went wrong --------------------------------------------------------------------------------------------
-
-
-def refusal(model: str, error: BaseException | None, *, purpose: str, missing: Sequence[str] = ()) -> str:
-    """The message for a model that cannot be fetched: why, and what to do.
-
-    Args:
-        model: The name of the repository.
-        error: What its library raised; None if the hub does not answer at all.
-        purpose: The feature that needs it.
-        missing: Files that are missing in the cache.
-    """
-    constants: Any = importlib.import_module("huggingface_hub.constants")
-    folder = Path(constants.HF_HUB_CACHE) / f"models--{model.replace('/', '--')}"
-    state = f"is not complete on this machine (missing: {', '.join(missing)})" if missing else "is not on this machine"
-    why, advice = _reason(error, model)
-    advice = advice or (
-        f"To work offline, give the folder with its files (config.json, model.safetensors, tokenizer.json) as "
-        f"model=FOLDER, or copy the hub's cache of it to {folder}, or set HF_HOME to a folder whose hub/{folder.name} "
-        "holds it"
-    )
-    return f"{purpose}: model {model!r} {state} and {why}. {advice}"
-
-
-def _reason(error: BaseException | None, model: str) -> tuple[str, str]:
-    """Why a download failed, and what to do; without advice if there is no network."""
-    constants: Any = importlib.import_module("huggingface_hub.constants")
-    chain = list(_chain(error))
-    kinds = {kind.__name__ for each in chain for kind in type(each).__mro__}
-    codes = [getattr(getattr(each, "response", None), "status_code", None) for each in chain]
-    status = next((code for code in codes if isinstance(code, int) and code >= 400), 0)
-    page = f"{constants.ENDPOINT}/{model}"
-    if "GatedRepoError" in kinds:
-        return "its hub gives it only to accounts that accepted its terms", f"Accept them at {page}, then {_LOG_IN}"
-    if status == 401 and _has_token():
-        return "its hub does not accept your access token (401)", f"Renew the token: {_LOG_IN}"
-    if "RepositoryNotFoundError" in kinds or status in (401, 404):
-        return f"its hub has no such model ({status})", f"Check the name; if the model is private, {_LOG_IN}"
-    if status == 403:
-        return "its hub refuses access to it (403)", f"Ask its owner for access at {page}, then {_LOG_IN}"
-    if status == 429:
-        return "its hub refuses further requests for a while (429)", f"Wait some minutes, or {_LOG_IN}"
-    if status >= 500:
-        return f"its hub has failed ({status})", f"Try again later: {_ELSEWHERE}"
-    if status:
-        return f"its hub refuses the request ({status})", f"Look at {page}: {_ELSEWHERE}"
-    if any("Timeout" in kind for kind in kinds):
-        return "its hub takes too long to answer", f"Try again later: {_ELSEWHERE}"
-    return _reason_here(chain, kinds, constants)
-
-
-_ELSEWHERE = "what was downloaded is kept; or give the folder with its files as model=FOLDER"
-
-
-def _reason_here(chain: Sequence[BaseException], kinds: set[str], constants: Any) -> tuple[str, str]:
-    """A failure of this machine: no network, no space, no permission."""
-    numbers = {getattr(each, "errno", None) for each in chain}
-    cache = constants.HF_HUB_CACHE
-    if numbers & {errno.ENOSPC, errno.EDQUOT}:
-        return f"the disk of {cache} is full", "Free some space, or set HF_HOME to a folder on another disk"
-    if numbers & {errno.EACCES, errno.EPERM, errno.EROFS}:
-        return f"{cache} cannot be written", "Set HF_HOME to a folder in which you may write"
-    if not chain or kinds & {"ConnectionError", "ConnectError", "NetworkError", "LocalEntryNotFoundError"}:
-        return "its hub cannot be reached", ""
-    first = (str(chain[0]).strip() or "no reason given").splitlines()[0][:200]
-    return f"downloading it failed ({type(chain[0]).__name__}: {first})", f"Try again: {_ELSEWHERE}"
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and its causes."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def _has_token() -> bool:
-    return bool(importlib.import_module("huggingface_hub").get_token())
-
-
-# --- reaching the hub -------------------------------------------------------------------------------------------
-
-
-def reachable(*, seconds: float = 3.0) -> bool:
-    """Whether the hub answers a short request; its own library would retry for half a minute."""
-    constants: Any = importlib.import_module("huggingface_hub.constants")
-    if constants.HF_HUB_OFFLINE:
-        return False
-    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
-        return True  # behind a proxy a direct connection says nothing
-    address = urlsplit(constants.ENDPOINT)
-    port = address.port or (80 if address.scheme == "http" else 443)
+def _remembered(folder: Path) -> list[str] | None:
+    """What the repository of a folder in the cache has; None if that was not written down."""
+    file = _memory(folder)
+    if not file.is_file():
+        return None
     try:
-        socket.create_connection((address.hostname or "", port), timeout=seconds).close()
-    except OSError:
-        return False
-    return True
-
-
-@contextmanager
-def hub_or_cache() -> Iterator[None]:
-    """Lets a library that downloads by itself use the hub if it answers, and otherwise only the local cache."""
-    with hub_switched(off=not reachable()):
-        yield
-
-
-@contextmanager
-def hub_switched(*, off: bool) -> Iterator[None]:
-    """Switches the hub on or off for a block, for all libraries that use it."""
-    constants: Any = importlib.import_module("huggingface_hub.constants")
-    utils: Any = importlib.import_module("huggingface_hub.utils")
-    renew = getattr(utils, "reset_sessions", lambda: None)  # up to 0.36 a session stays what it was when it was opened
-    before = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = off
-    renew()
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE = before
-        renew()
+        content: Any = read_json(file, what="list of files")
+    except LimnerError:
+        return None
+    files = content.get("files") if isinstance(content, Mapping) else None
+    return [str(path) for path in files] if isinstance(files, Mapping) else None

@@ -17,8 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from limner.encoders.hub import hub_or_cache, refusal
-from limner.encoders.offline import fingerprint_of, package_file
+from limner.core.hub import hub_or_cache
+from limner.core.paths import damage_told, read_json
+from limner.encoders.hub import HubModel
+from limner.encoders.model_files import TIMM
+from limner.encoders.offline import fingerprint_of, folder_of, package_file
 from limner.encoders.torch_encoders import Running, TorchEncoder, fill_weights
 
 if TYPE_CHECKING:
@@ -115,16 +118,23 @@ class TimmEncoder(TorchEncoder):
     """Any timm image model, without its classifier.
 
     Args:
-        model: Its name in timm, such as "vit_small_patch16_224".
+        model: Its name in timm, such as "vit_small_patch16_224"; or a folder with a `config.json` of timm, or its name
+            on the Hugging Face hub.
         weights: A file of weights; by default those on the hub.
         running: `device`, `precision` and `batch_size` of `limner.encoders.torch_encoders.TorchEncoder`.
     """
 
     kinds = ("image",)
 
-    def __init__(self, model: str, *, weights: str | Path | None = None, **running: Unpack[Running]) -> None:
+    def __init__(self, model: str | Path, *, weights: str | Path | None = None, **running: Unpack[Running]) -> None:
         super().__init__(**running)
         library = needed("timm", what="the encoder 'timm'")
+        model = str(model)
+        self.folder: Path | None = None
+        self.config: dict[str, Any] = {}
+        if weights is None and (Path(model).is_dir() or "/" in model):
+            self.folder = folder_of(model, purpose="the encoder 'timm'", layout=TIMM)
+            model, self.config = _architecture(self.folder)
         if not library.is_model(model.partition(".")[0]):
             raise UnknownName("model", model, library.list_models(), of="timm")
         self.name, self.weights = model, None if weights is None else Path(weights)
@@ -134,6 +144,10 @@ class TimmEncoder(TorchEncoder):
         self.dim = int(self.model.num_features)
 
     def _loaded(self, library: ModuleType) -> Any:
+        if self.folder is not None:
+            network = library.create_model(self.name, num_classes=0, pretrained_cfg=self.config["pretrained_cfg"])
+            fill_weights(network, next(self.folder / name for name in _FILES if (self.folder / name).is_file()))
+            return network
         if self.weights is not None:
             network = library.create_model(self.name, num_classes=0)
             fill_weights(network, self.weights)
@@ -144,13 +158,14 @@ class TimmEncoder(TorchEncoder):
         except Exception as error:  # several libraries are involved, without a common base class
             repository = library.get_pretrained_cfg(self.name)
             named = getattr(repository, "hf_hub_id", None) or f"timm/{self.name}"
-            advice = refusal(named, error, purpose="the encoder 'timm'")
+            advice = HubModel(named, purpose="the encoder 'timm'").refusal(error)
             raise LimnerError(f"{advice}; or give the file of its weights as weights=FILE") from error
 
     @property
     def fingerprint(self) -> str:
         """The architecture, the weights and the precision."""
-        weights_id = "hub" if self.weights is None else fingerprint_of(self.weights)
+        places = [self.weights, self.folder]
+        weights_id = next((fingerprint_of(place) for place in places if place is not None), "hub")
         return f"timm {self.name} {weights_id} {self.number_type}"
 
     def pixels(self, image: Image) -> Tensor:
@@ -161,3 +176,15 @@ class TimmEncoder(TorchEncoder):
         """Features before the classifier."""
         vectors: Tensor = self.model(pixels)
         return vectors
+
+
+_FILES = ("model.safetensors", "pytorch_model.bin")
+
+
+def _architecture(folder: Path) -> tuple[str, dict[str, Any]]:
+    """The architecture of timm in a folder, and its config."""
+    config = read_json(folder / "config.json", what="config of a timm model")
+    with damage_told(folder / "config.json", what="config of a timm model"):
+        if not isinstance(config["pretrained_cfg"], dict):
+            raise TypeError("expected 'pretrained_cfg' to be an object")
+        return str(config["architecture"]), config

@@ -6,32 +6,36 @@ import hashlib
 import importlib.util
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from limner.core.errors import LimnerError, shown
+from limner.core.hub import commit_of, hub_switched
 from limner.core.paths import damage_told
-from limner.encoders.hub import WANTED, hub_switched, snapshot
+from limner.encoders.hub import HubModel
+from limner.encoders.model_files import TORCH, needed_files
 from limner.encoders.model_folders import refuse_code
 
 
-def folder_of(model: str | Path, *, purpose: str, patterns: Sequence[str] = WANTED) -> Path:
+def folder_of(model: str | Path, *, purpose: str, layout: str = TORCH, variant: str | None = None) -> Path:
     """The folder of a model, downloaded if it is only on the hub.
 
     Args:
-        model: A folder, or the name of a repository on the Hugging Face hub, such as "xlm-roberta-base".
+        model: A folder, or the name of a repository on the Hugging Face hub, such as "xlm-roberta-base"; with
+            "@REVISION" a branch, a tag or a commit of it.
         purpose: The feature that needs it; used in error messages only.
-        patterns: Files to download: `WANTED` or `ONNX` of `limner.encoders.hub`.
+        layout: The library that reads it: one of `limner.encoders.model_files.LAYOUTS`.
+        variant: Of an ONNX export; see `limner.encoders.model_files.onnx_networks`.
     """
     path = Path(model)
     if path.is_dir():
         return refuse_code(path)
     if path.is_absolute() or str(model).startswith(("./", "../", "~")) or path.exists():
         raise LimnerError(f"{purpose}: no folder {path}; expected one with config.json, weights and tokenizer")
-    return refuse_code(snapshot(str(model), patterns, purpose=purpose))
+    return refuse_code(HubModel.named(str(model), purpose=purpose).folder(layout, variant=variant))
 
 
 def pretrained(make: Callable[..., object], folder: Path, **options: object) -> Any:
@@ -106,6 +110,8 @@ def package_file(package: str, *parts: str, purpose: str) -> Path:
 def fingerprint_of(folder: str | Path) -> str:
     """A hash of all files that determine a model's output, independent of the folder name.
 
+    In the cache of the hub, what other libraries need of the same model does not count: another program may add it.
+
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "config.json").write_text("{}")
@@ -116,10 +122,20 @@ def fingerprint_of(folder: str | Path) -> str:
     """
     source = Path(folder)
     files = [source] if source.is_file() else sorted(f for f in source.rglob("*") if f.suffix in _DECIDING)
+    if commit_of(source) is not None:
+        names = {file.relative_to(source).as_posix(): file for file in files}
+        files = [names[name] for name in sorted(_for_torch(names))]
     digest = hashlib.blake2b(digest_size=8)
     for file in files:
         digest.update(_hash(file, file.stat().st_mtime_ns))
     return digest.hexdigest()
+
+
+def _for_torch(names: Collection[str]) -> Collection[str]:
+    try:
+        return needed_files(names, TORCH)
+    except LimnerError:  # no weights for torch: those of ONNX Runtime or open_clip
+        return names
 
 
 _DECIDING = (".json", ".safetensors", ".bin", ".txt", ".model", ".pth", ".pt", ".npz", ".npy", ".onnx")

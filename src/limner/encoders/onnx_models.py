@@ -17,8 +17,8 @@ from limner.core.extras import needed, require
 from limner.core.paths import damage_told, read_json
 from limner.core.progress import ProgressLike, as_progress
 from limner.encoders.batching import at_least_one, by_length, padded
-from limner.encoders.hub import ONNX
 from limner.encoders.lengths import uncut_length
+from limner.encoders.model_files import ONNX, onnx_networks
 from limner.encoders.offline import fingerprint_of, folder_of, package_file
 from limner.encoders.preprocessing import Preprocessing
 from limner.scores import usable_cores
@@ -117,7 +117,8 @@ class OnnxClip:
         model: A folder in the format of Optimum or transformers.js, or its name on the Hugging Face hub. It contains
             `text_model.onnx` and `vision_model.onnx`, or one `model.onnx`, directly or in the subfolder `onnx`, and
             `config.json`, `tokenizer.json` and `preprocessor_config.json`.
-        variant: The suffix of other versions of the files, such as "quantized" or "fp16".
+        variant: The suffix of the files, such as "quantized" or "fp16"; "full" for the files without one. By default an
+            8-bit variant, where there is one.
         device: "auto" (a GPU if the installed onnxruntime has one), "cpu" or "cuda".
         batch_size: Images in a batch.
         threads: Threads per operator; one for each core by default.
@@ -130,42 +131,31 @@ class OnnxClip:
         self,
         model: str | Path,
         *,
-        variant: str = "",
+        variant: str | None = None,
         device: str = "auto",
         batch_size: int = 16,
         threads: int | None = None,
     ) -> None:
         require_onnx(self.what)
         self.batch_size = at_least_one(batch_size, "batch_size", default=16)
-        self.folder = folder_of(model, purpose=self.what, patterns=ONNX)
+        self.folder = folder_of(model, purpose=self.what, layout=ONNX, variant=variant)
         config = read_json(self.folder / "config.json", what="config of the model")
         with damage_told(self.folder / "config.json", what="config of CLIP or SigLIP"):
             places = int(config.get("text_config", {}).get("max_position_embeddings") or 77)
             self.filled_up = str(config.get("model_type")).startswith("siglip")  # trained on texts of a fixed length
         self.text, self.image = (
-            Network(file, purpose=self.what, device=device, threads=threads) for file in self._files(variant)
+            Network(file, purpose=self.what, device=device, threads=threads) for file in _networks(self.folder, variant)
         )
         self.tokens = PlainTokenizer(self.folder / "tokenizer.json", purpose=self.what, max_tokens=places)
         self.preprocess = Preprocessing.of(self.folder)
         self.dim = len(self._texts([""])[0])
 
-    def _files(self, variant: str) -> tuple[Path, Path]:
-        ending = f"_{variant}.onnx" if variant else ".onnx"
-        for place in (self.folder / "onnx", self.folder):
-            for names in (("text_model", "vision_model"), ("model", "model")):
-                first, second = (place / f"{name}{ending}" for name in names)
-                if first.is_file() and second.is_file():
-                    return first, second
-        raise LimnerError(
-            f"{self.folder} has no text_model{ending} and vision_model{ending}, nor model{ending}: expected the files "
-            "of an ONNX export, there or in its subfolder onnx"
-        )
-
     @property
     def fingerprint(self) -> str:
         """The files of both networks and the configuration files next to them."""
         files = dict.fromkeys((self.text.file, self.image.file))
-        return f"onnx-clip {' '.join(map(fingerprint_of, files))} {fingerprint_of(self.folder)}"
+        settings = [self.folder / name for name in _SETTINGS if (self.folder / name).is_file()]
+        return f"onnx-clip {' '.join(map(fingerprint_of, (*files, *settings)))}"
 
     def encode(self, items: Items | Sequence[str], *, progress: ProgressLike = None) -> Float32:
         """Vectors of images or texts, one row per item.
@@ -231,6 +221,16 @@ class OnnxClip:
         return {"pixel_values": np.zeros((1, 3, height, width), dtype=np.float32)}
 
 
+def _networks(folder: Path, variant: str | None) -> tuple[Path, Path]:
+    """The networks of texts and of images, which may be the same."""
+    paths = {file.relative_to(folder).as_posix() for file in folder.rglob("*.onnx")}
+    files = [folder / path for path in onnx_networks(paths, variant, model=str(folder))]
+    return files[0], files[-1]
+
+
+_SETTINGS = ("config.json", "preprocessor_config.json", "tokenizer.json", "tokenizer_config.json")
+
+
 def _output(network: Network, name: str) -> str:
     """The name of the output that holds the vectors."""
     for output in (name, "pooler_output"):
@@ -256,6 +256,7 @@ class OnnxSentences:
         normalize: Whether vectors are L2-normalised.
         prompt: Prepended to every text, if the model was trained with one.
         max_tokens: Tokens per text; by default the limit in the tokenizer's config.
+        variant: The suffix of the file in a folder, as for `OnnxClip`.
         device: "auto" (a GPU if the installed onnxruntime has one), "cpu" or "cuda".
         threads: Threads per operator; one for each core by default.
     """
@@ -272,13 +273,14 @@ class OnnxSentences:
         normalize: bool = True,
         prompt: str = "",
         max_tokens: int | None = None,
+        variant: str | None = None,
         device: str = "auto",
         threads: int | None = None,
     ) -> None:
         if pooling not in POOLINGS:
             raise UnknownName("pooling", pooling, POOLINGS)
         require_onnx(self.what)
-        file = _sentence_file(model, self.what)
+        file = _sentence_file(model, self.what, variant)
         folder = file.parent.parent if file.parent.name == "onnx" else file.parent
         self.network = Network(file, purpose=self.what, device=device, threads=threads)
         checked_items = folder / "tokenizer.json" if tokenizer is None else Path(tokenizer)
@@ -323,16 +325,13 @@ class OnnxSentences:
         return _unit(vectors) if self.normalize else vectors
 
 
-def _sentence_file(model: str | Path, purpose: str) -> Path:
+def _sentence_file(model: str | Path, purpose: str, variant: str | None) -> Path:
     if Path(model).suffix == ".onnx":
         if not Path(model).is_file():
             raise LimnerError(f"{purpose}: no file {model}; expected an ONNX model")
         return Path(model)
-    folder = folder_of(model, purpose=purpose, patterns=ONNX)
-    files = [file for file in (folder / "onnx" / "model.onnx", folder / "model.onnx") if file.is_file()]
-    if not files:
-        raise LimnerError(f"{purpose}: {folder} has no model.onnx, there or in its subfolder onnx")
-    return files[0]
+    folder = folder_of(model, purpose=purpose, layout=ONNX, variant=variant)
+    return _networks(folder, variant)[0]
 
 
 def _states(network: Network) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -17,8 +18,11 @@ import torch
 from torch import Tensor
 
 from limner.core.cut_texts import count
-from limner.encoders.hub import hub_or_cache, refusal
-from limner.encoders.offline import fingerprint_of
+from limner.core.hub import hub_or_cache
+from limner.core.paths import damage_told, read_json
+from limner.encoders.hub import HubModel
+from limner.encoders.model_files import OPEN_CLIP, OPEN_CLIP_WEIGHTS
+from limner.encoders.offline import fingerprint_of, folder_of
 from limner.encoders.torch_encoders import JointEncoder, Running, read_weights
 
 if TYPE_CHECKING:
@@ -26,28 +30,38 @@ if TYPE_CHECKING:
 
 
 class OpenClipEncoder(JointEncoder):
-    """An open_clip model, given by its architecture and weights; vectors are L2-normalised.
+    """An open_clip model, given by its architecture and weights, or by its folder; vectors are L2-normalised.
 
     Args:
-        model: The architecture, such as "ViT-B-32".
+        model: The architecture, such as "ViT-B-32". Without weights a folder with `open_clip_config.json`, or its name
+            on the Hugging Face hub.
         weights: A file of weights, or one of open_clip's tags for this architecture, such as "laion2b_s34b_b79k".
         running: `device`, `precision`, `tokens_per_batch` and `batch_size`; see `torch_encoders.TorchEncoder`.
     """
 
-    def __init__(self, model: str, *, weights: str | Path, **running: Unpack[Running]) -> None:
+    def __init__(self, model: str | Path, *, weights: str | Path | None = None, **running: Unpack[Running]) -> None:
         super().__init__(**running)
         library = needed("open_clip", what="the encoder 'open-clip'")
-        if model not in library.list_models():
-            raise UnknownName("architecture", model, library.list_models(), of="open_clip")
-        self.name, self.weights = model, str(weights)
-        self.model, self.transform = _loaded(library, model, self.weights)
+        self.folder: Path | None = None
+        if weights is None and str(model) not in library.list_models():
+            self.folder = folder_of(model, purpose="the encoder 'open-clip'", layout=OPEN_CLIP)
+            self.name, self.weights = "", str(_weights_in(self.folder))
+            self.model, self.transform = _from_folder(library, self.folder)
+            source, config = f"local-dir:{self.folder.absolute()}", _config_in(self.folder)
+        else:
+            self.name, self.weights = str(model), str(weights)
+            self.model, self.transform = _loaded(library, self.name, weights)
+            source, config = self.name, library.get_model_config(self.name)
         self.model = self.model.to(self.device).eval()
-        self.tokenizer = library.get_tokenizer(model)
-        self.dim = int(library.get_model_config(model)["embed_dim"])
+        self.tokenizer = library.get_tokenizer(source)
+        self.dim = int(config["embed_dim"])
 
     @property
     def fingerprint(self) -> str:
         """The architecture, the weights and the precision."""
+        if self.folder is not None:
+            files = fingerprint_of(self.folder / _CONFIG), fingerprint_of(self.weights)
+            return f"open_clip {' '.join(files)} {self.number_type}"
         weights_id = fingerprint_of(self.weights) if Path(self.weights).is_file() else self.weights
         return f"open_clip {self.name} {weights_id} {self.number_type}"
 
@@ -86,19 +100,70 @@ def _lengths(tokenizer: Any, texts: Sequence[str], rows: Tensor, limit: int) -> 
 _LONG = "a b "
 
 
-def _loaded(library: ModuleType, model: str, weights: str) -> tuple[Any, Any]:
-    tags = library.list_pretrained_tags_by_model(model)
-    if not Path(weights).is_file() and weights not in tags:
+_CONFIG = "open_clip_config.json"
+
+
+def _weights_in(folder: Path) -> Path:
+    """The file of weights in a folder, which holds data and no code."""
+    files = [folder / name for name in OPEN_CLIP_WEIGHTS if (folder / name).is_file()]
+    if not files:
+        raise LimnerError(f"{folder} has no weights of open_clip: expected {' or '.join(OPEN_CLIP_WEIGHTS)}")
+    if files[0].suffix != ".safetensors":
+        read_weights(files[0])
+    return files[0]
+
+
+def _config_in(folder: Path) -> dict[str, Any]:
+    content = read_json(folder / _CONFIG, what="config of an open_clip model")
+    config = content.get("model_cfg") if isinstance(content, dict) else None
+    if not isinstance(config, dict) or not isinstance(config.get("embed_dim"), int):
+        raise LimnerError(f"{folder / _CONFIG}: expected 'model_cfg' with 'embed_dim' in it")
+    images = config.get("vision_cfg")
+    tower = images.get("timm_model_name") if isinstance(images, dict) else None
+    if tower is not None and not re.fullmatch(r"[\w.]+", str(tower)):
+        raise LimnerError(f"{folder / _CONFIG} asks for another model, {tower!r}: expected the name of one of timm")
+    return config
+
+
+def _from_folder(library: ModuleType, folder: Path) -> tuple[Any, Any]:
+    _config_in(folder)
+    with damage_told(folder, what="open_clip model"), hub_or_cache():  # a tower of texts may have its own config there
+        loaded, _, transform = library.create_model_and_transforms(f"local-dir:{folder.absolute()}")
+    return loaded, transform
+
+
+def _fetch(library: ModuleType, model: str, tag: str) -> HubModel | None:
+    """Downloads the weights of a tag into the cache of the hub, where open_clip looks for them."""
+    named = str(library.get_pretrained_cfg(model, tag).get("hf_hub", ""))
+    if not named:
+        return None
+    repository = HubModel.named("/".join(named.split("/")[:2]), purpose="the encoder 'open-clip'")
+    if named.count("/") == 1 or named.endswith("/"):  # without a file of its own name
+        repository.folder(OPEN_CLIP)
+    return repository
+
+
+def _loaded(library: ModuleType, model: str, chosen: str | Path | None) -> tuple[Any, Any]:
+    if model not in library.list_models():
+        raise UnknownName("architecture", model, library.list_models(), of="open_clip")
+    tags, weights = library.list_pretrained_tags_by_model(model), str(chosen)
+    if chosen is None or (not Path(weights).is_file() and weights not in tags):
         raise LimnerError(f"weights {weights!r} of {model!r}: neither a file nor one of its tags ({', '.join(tags)})")
+    repository: HubModel | None = None
     if Path(weights).is_file():
         read_weights(Path(weights))  # loads only data, never code
+    else:
+        try:
+            repository = _fetch(library, model, weights)
+        except LimnerError as error:
+            raise LimnerError(f"{error}; or give the file of its weights as weights=FILE") from error
     try:
         with hub_or_cache():
             loaded, _, transform = library.create_model_and_transforms(model, pretrained=weights)
     except Exception as error:  # any network error, or a file for another architecture
         if Path(weights).is_file():
             raise LimnerError(f"{weights} does not contain the weights of {model!r}: {error}") from error
-        repository = str(library.get_pretrained_cfg(model, weights).get("hf_hub", "")).strip("/")
-        advice = refusal(repository or f"{model}/{weights}", error, purpose="the encoder 'open-clip'")
+        source = repository or HubModel(f"{model}/{weights}", purpose="the encoder 'open-clip'")
+        advice = source.refusal(error)
         raise LimnerError(f"{advice}; or give the file of its weights as weights=FILE") from error
     return loaded, transform

@@ -25,6 +25,7 @@ from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.files import write_text
+from limner.core.hub import commit_of
 from limner.core.paths import folder_for, read_json
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.version import VERSION
@@ -53,6 +54,7 @@ class DeferredEncoder:
         self.name, self.options = name, dict(options)
         self.fingerprint, self.identity = str(record["fingerprint"]), str(record["identity"])
         self.dim, self.kinds = int(record["dim"]), tuple(map(str, record["kinds"]))
+        self.folder = Path(next(iter(record["files"])))
 
     @cached_property
     def encoder(self) -> Any:
@@ -75,7 +77,7 @@ def open_encoder(name: str, options: Mapping[str, object], cache: str | Path | N
 
     Args:
         name: A key of `limner.encoders.ENCODERS`, options in parentheses allowed, or "module:thing".
-        options: Options of the encoder.
+        options: Options of the encoder. A model of the hub is deferred only with its commit: "NAME@COMMIT".
         cache: The cache folder; by default the one that all commands share.
     """
     name, options = ENCODERS.parsed(name, options)
@@ -87,7 +89,7 @@ def open_encoder(name: str, options: Mapping[str, object], cache: str | Path | N
     if record is not None:
         return DeferredEncoder(name, options, record)
     encoder = encoder_named(name, options)
-    _write_record(file, encoder)
+    _write_record(file, encoder, commit=str(options.get("model")).rpartition("@")[2])
     return encoder
 
 
@@ -126,10 +128,11 @@ def _read_record(file: Path) -> dict[str, Any] | None:
     return record if unchanged and hashes else None
 
 
-def _write_record(file: Path, encoder: Any) -> None:
-    """Stores the identity of an encoder whose files are known; a model of the hub may change and is always opened."""
-    files = [Path(each).resolve() for each in getattr(encoder, "files", ())]
-    if not files or any(part.startswith("models--") for each in files for part in each.parts):
+def _write_record(file: Path, encoder: Any, *, commit: str = "") -> None:
+    """Stores the identity of an encoder whose files are known; what is named without its commit may change."""
+    files = [Path(each).absolute() for each in getattr(encoder, "files", ())]
+    from_hub = [each for each in files if any(part.startswith("models--") for part in each.parts)]
+    if not files or any(commit_of(each) != commit for each in from_hub):
         return
     facts = {"fingerprint": encoder.fingerprint, "identity": encoder.identity, "dim": int(encoder.dim)}
     record = {**facts, "kinds": list(encoder.kinds), "files": {str(each): fingerprint_of(each) for each in files}}

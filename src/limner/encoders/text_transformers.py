@@ -70,7 +70,7 @@ class TextBackbone(TorchEncoder):
 def max_tokens_of(tokenizer: Any, config: object) -> int:
     """The token limit of a model: that of its tokenizer or of its position embeddings, whichever is lower."""
     places = int(getattr(config, "max_position_embeddings", 512) or 512)
-    if getattr(config, "model_type", "") in ("roberta", "xlm-roberta", "camembert", "mpnet"):
+    if getattr(config, "model_type", "") in ("roberta", "xlm-roberta", "camembert", "mpnet", "altclip_text_model"):
         places -= 2  # their positions begin after the padding index
     return min(int(min(tokenizer.model_max_length, 1 << 20)), places)
 

@@ -17,6 +17,8 @@ from limner.core.judgements import Judgements
 from limner.core.progress import ProgressLike, as_progress
 from limner.core.ranking import Ranking
 from limner.core.version import VERSION
+from limner.encoders import encoder
+from limner.encoders.named_models import commit_name
 from limner.evaluation.composite_results import composite_results
 from limner.evaluation.folds import Folds
 from limner.evaluation.inputs import Source, directions, evaluation_inputs
@@ -70,6 +72,7 @@ def evaluate(
             from "i2t" and "t2i" to scores or rankings, a trained model, or an encoder of images and texts. With
             judgements also a run, {query: {candidate: score}}. Or image vectors, in the order of the texts; or, without
             `truth`, a matrix of similarities, images by texts, both in order.
+            Or the name of an encoder or model, such as "openai/clip-vit-base-patch32".
         truth: A collection; or judgements, for one ranking of any queries and candidates, also as
             {query: {candidate: grade}}; or, with image vectors as the system, text vectors.
         measures: Such as "R@1 R@5 MedR"; the usual ones by default, or those of the protocol. Your own measure is
@@ -102,6 +105,8 @@ def evaluate(
     progress = as_progress(progress)
     parsed = None if measures is None else parse(measures)
     options = RankOptions(ties, unretrieved, missing, keep, workers, progress)
+    system = encoder(system) if isinstance(system, str) else system
+    model_commit = commit_name(system)
     system, truth = evaluation_inputs(system, truth, per_image=per_image)
     if isinstance(truth, Judgements):
         _refuse_with_judgements(direction=direction, protocol=protocol, judgements=judgements, labels=labels)
@@ -121,6 +126,7 @@ def evaluate(
     notes += without_interval(results)
     settings = _settings(options, {f"{view} {d}": j for (view, d), j in judged.items()}, sources)
     settings |= _judged_pools(requested, truth, sources)
+    settings |= {} if model_commit is None else {"model": model_commit}
     if labels is None:
         progress.step("describing the results")
         return Report(name, truth.name, tuple(results), top, settings, tuple(notes))

@@ -26,6 +26,7 @@ from limner.core.ranking import Ranking
 from limner.core.registry import Registry
 from limner.encoders.batching import PART_SECONDS, paced
 from limner.encoders.cache import Keys, RowStore, keys_of, owner_of
+from limner.encoders.named_models import is_model_name, named_model
 from limner.match.fusion import normalised
 from limner.scores import Scorer, Scores
 from limner.scores.inputs import as_scorer
@@ -131,12 +132,17 @@ def scorer(name: str, **options: object) -> Scorer:
 
     Args:
         name: A key of `SCORERS` or "module:thing", either with options such as "blip-itm(model=DIR)"; a class or
-            function is called with the options.
+            function is called with the options. Or the name of a model, such as "Salesforce/blip-itm-base-coco".
         options: Options of the scorer, such as `model` and `device`.
 
     >>> scorer("levenshtein").score_pairs(["red"], ["bed"]).round(2).tolist()
     [0.67]
     """
+    if not SCORERS.names(name) and is_model_name(name):
+        model = named_model(name)
+        if not model.adapter.is_scorer:
+            raise LimnerError(f"{name} is read by {model.adapter.name!r}, which encodes items and scores no pairs")
+        name, options = model.adapter.name, {**model.settings, **options}
     name, options = SCORERS.parsed(name, options)
     registered = SCORERS.find(name)
     if hasattr(registered, "score_pairs") and not inspect.isclass(registered):

@@ -1,14 +1,17 @@
 """The one opener of systems: from what the user names to something that gives scores.
 
 A system is named by a key of `limner.systems.SYSTEMS` (trained now: "towers", "towers(epochs=5)"), the folder of a
-saved model, an encoder ("clip(model=DIR)", "module:thing" or an object), a scorer of image-text pairs
-("blip-itm(model=DIR)"), an index of images, or files of scores, embeddings or runs (`limner.systems.system_files`).
+saved model, the name of a model whose adapter is found from its files ("openai/clip-vit-base-patch32", a folder, a tag
+of open_clip: `limner.encoders.named_models`), an encoder ("clip(model=DIR)", "module:thing" or an object), a scorer of
+image-text pairs ("blip-itm(model=DIR)"), an index of images, or files of scores, embeddings or runs
+(`limner.systems.system_files`).
 `find_system` tells which it is, without loading a model; `open_system` gives its scores on the items it may be
 evaluated on (`limner.systems.hold_out`).
 """
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import shutil
 from collections.abc import Sequence
@@ -25,6 +28,8 @@ from limner.core.paths import folder_for
 from limner.core.registry import checked
 from limner.encoders import ENCODERS, Encoder, SetEncoder, TwoSided, encoded
 from limner.encoders.contract import gives_sets, refuse_blank
+from limner.encoders.known_models import KNOWN
+from limner.encoders.named_models import is_model_folder, is_model_name, named_model, pinned
 from limner.encoders.opening import open_encoder
 from limner.scores import Scores
 from limner.systems import SYSTEMS, train
@@ -277,7 +282,7 @@ def model_for_index(
     trust: bool = False,
     stage: Stage = quiet,
 ) -> tuple[object, str]:
-    """A model for a new index, and its stored name.
+    """A model for a new index, and its stored name: one of the hub is stored with its commit.
 
     A name of `SYSTEMS` is trained on the collection first. Models are kept in the folder of the index, so that
     it can be moved. A model that was trained on features uses the features of the items.
@@ -294,6 +299,8 @@ def model_for_index(
         model.save(_cleared_path(folder))
         return with_features(model, features), INDEX_MODEL
     model = with_features(_saved_model(name, None, trust=trust), features)
+    if is_model_name(name) and not ENCODERS.names(name):
+        return model, pinned(name, model)
     if Path(name).exists() and folder is not None:
         _copy(Path(name), _cleared_path(folder))
         return model, INDEX_MODEL
@@ -331,7 +338,7 @@ def _spec(
         return SystemSpec(name, ENCODER, open_encoder(name, {}, cache), trust)
     if SYSTEMS.names(name):
         return SystemSpec(name, TRAINED, name, trust)
-    if Path(name).exists():
+    if Path(name).exists() and not is_model_folder(Path(name)):
         return _of_path(Path(name), trust)
     if ENCODERS.names(name):
         return SystemSpec(name, ENCODER, open_encoder(name, {}, cache), trust)
@@ -339,10 +346,21 @@ def _spec(
 
     if SCORERS.names(name):
         return SystemSpec(name, MODEL, _pair_scorer(name), trust)
+    if is_model_name(name):
+        return _of_named_model(name, trust, cache)
     if ":" not in name:
-        names = sorted({*SYSTEMS, *ENCODERS, *SCORERS})
+        names = sorted({*SYSTEMS, *ENCODERS, *SCORERS, *difflib.get_close_matches(name, KNOWN, cutoff=0.7)})
         raise UnknownName("system, saved model or file", name, names)
     return _of_code(name, trust, trusted=from_user or trust)
+
+
+def _of_named_model(name: str, trust: bool, cache: Path | None) -> SystemSpec:
+    """A model by its bare name: an encoder, or a scorer of pairs."""
+    model = named_model(name)
+    if not model.adapter.is_scorer:
+        encoder = open_encoder(model.adapter.name, model.settings, cache)
+        return SystemSpec(name, ENCODER, encoder, trust, notes=model.adapter.notes)
+    return SystemSpec(name, MODEL, _pair_scorer(model.adapter.name, **model.settings), trust)
 
 
 def _of_path(path: Path, trust: bool) -> SystemSpec:
@@ -384,11 +402,11 @@ def _of_object(system: object, trust: bool) -> SystemSpec:
     )
 
 
-def _pair_scorer(name: str) -> object:
+def _pair_scorer(name: str, **options: object) -> object:
     """A pair scorer that scores every image-text pair of a collection."""
     from limner.match import scorer
 
-    pair_scorer = scorer(name)
+    pair_scorer = scorer(name, **options)
     if not hasattr(pair_scorer, "queries"):  # the inputs that it reads for the images of a collection
         raise LimnerError(
             f"{name} scores pairs of texts: as a system, name a scorer that reads images, such as "

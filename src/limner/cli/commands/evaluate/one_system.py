@@ -67,7 +67,7 @@ def evaluated(
     load_once = cached_call(lambda: _with_texts(load(str(spec), loader)))
     reports, parts = [], []
     for system in systems:
-        source, truth, notes, dev = _opened(spec, system, per_image, split, load_once)
+        source, truth, notes, dev, commit = _opened(spec, system, per_image, split, load_once)
         if correction:
             source = corrected(source, dev=dev, trust=system.trust, **correction)
         truth_options: dict[str, Any] = {
@@ -77,6 +77,8 @@ def evaluated(
         label = name or _name(system, correction.get("correction"))
         with on_cluster(cluster), labels_of(estimate) as labels:
             report = _measured(source, truth, label, notes, {**settings, **truth_options, "labels": labels})
+        if commit is not None:
+            report = replace(report, settings={**report.settings, "model": commit})
         parts += _parts(report, truth, by)
         reports.append(report)
         _save(report, _page_truth(truth, truth_options["judgements"]), _files(files, system, len(systems)))
@@ -137,8 +139,13 @@ def labels_of(store: str | None) -> Iterator[Store | None]:
 
 def _opened(
     spec: str | None, options: SystemOptions, per_image: int | None, split: str | None, loaded: Callable[[], Collection]
-) -> tuple[object, Collection | Judgements, list[str], Any]:
-    """The system, the judgements, notes, and a function for the scores and collection of another split."""
+) -> tuple[object, Collection | Judgements, list[str], Any, str | None]:
+    """The system, the judgements, notes, the scores and collection of another split, and the commit of a hub's model.
+
+    The scores and the collection of another split are given by a function.
+    """
+    from limner.encoders.named_models import commit_name
+
     if per_image is not None:
         full_collection = options.collection_in_order(per_image)
         return (
@@ -146,12 +153,14 @@ def _opened(
             full_collection,
             [],
             partial(_on, options, full_collection),
+            None,
         )
     if options.kind == "runs" and is_qrels(str(spec)):
-        return *_qrels(str(spec), options.runs), None
+        return *_qrels(str(spec), options.runs), None, None
     full_collection = loaded()
     opened = options.open(full_collection, split)
-    return opened.source, opened.collection, list(opened.notes), partial(_on, options, full_collection)
+    splits = partial(_on, options, full_collection)
+    return opened.source, opened.collection, list(opened.notes), splits, commit_name(opened.model)
 
 
 def _parts(report: Report, truth: Any, fields: list[str]) -> list[Breakdown]:
