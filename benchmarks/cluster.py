@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from claims import ROOT, Claim, log, main
-from limner.scores import VectorScores
+from limner.scores.vectors import VectorScores
 from projection import DIM, Costs, projected, table
 
 NODES = {"num_cpus": 1, "object_store_memory": 1 << 30}
@@ -266,7 +266,7 @@ class Traced:
 
     def __call__(self, start: int, block: Any) -> tuple[int, float, float]:
         """(process, begin, end)."""
-        from limner.scores import Best
+        from limner.scores.base import Best
 
         Best(10)(start, block)
         return os.getpid(), self.scores.begun, time.perf_counter()

@@ -144,8 +144,8 @@ def low_precision(
     images: int, data: Path | None, dimensions: int = DIMENSIONS, world: World = like_a_model
 ) -> Callable[[], Values]:
     """limner with int8 products where the CPU has units for them."""
-    from limner.scores import VectorScores
     from limner.scores.exact_products import sum_ends
+    from limner.scores.vectors import VectorScores
 
     filter_passes("always")
     warm_up()

@@ -22,7 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from claims import Claim, log, main
 from limner.core.embeddings import Embeddings
-from limner.scores import Best, Scores
+from limner.scores import Scores
+from limner.scores.base import Best
 
 SIZE, DIMENSIONS, K = 92_367, 768, 5
 

@@ -32,7 +32,8 @@ import limner
 from claims import Claim, log, main, set_part
 from limner.core.judgements import Judgements
 from limner.search.cut_off import calibrate, judged_queries
-from limner.stats import Answers, precision_threshold
+from limner.stats import precision_threshold
+from limner.stats.selective import Answers
 from limner.systems.hold_out import outside
 
 PROMISES = (0.5, 0.7, 0.9)

@@ -14,7 +14,9 @@ from limner.annotate.allocation import cut, shares_of, spread_of, strata_for
 from limner.annotate.design import PILOT, STRATA
 from limner.annotate.estimate import Predicted
 from limner.annotate.levels import EXPECTED, LEAST, OF_DIFFERENCES, PRIOR, least_labels
-from limner.stats import Drawn, Estimate, chained_means, draw, sequential, stratified, sum_of_means
+from limner.stats import Estimate, chained_means, sequential, stratified
+from limner.stats.estimators import sum_of_means
+from limner.stats.sampling import Drawn, draw
 
 SEARCHED = 100
 """Studies of each number of labels that is tried for a wanted half-width."""

@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 from claims import Claim, log, main
 from limner import stats
+from limner.stats.rank_sets import rank_sets_of_means
 
 CAPTIONS = 5
 SIMULATIONS = 2000
@@ -89,7 +90,7 @@ def covered(job: tuple[Case, int]) -> tuple[bool, float, float]:
     case, seed = job
     values, rates = drawn(case, seed), np.array(case.rates)
     if case.known == "means":
-        intervals = stats.rank_sets_of_means(values.mean(axis=0), [case.images] * len(rates))
+        intervals = rank_sets_of_means(values.mean(axis=0), [case.images] * len(rates))
     else:
         images = np.repeat(np.arange(case.images), CAPTIONS)
         intervals = stats.rank_sets(values, clusters=images, samples=4000, seed=seed)

@@ -36,7 +36,8 @@ from limner.core.collection import Collection
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.scores import Scores
-from limner.stats import Interval, Part, bootstrap_sum
+from limner.stats import Interval
+from limner.stats.bootstrap import Part, bootstrap_sum
 from limner.systems.histograms import train
 
 NOISE, PEOPLE, TOP = 0.1, 3, 5

@@ -26,6 +26,7 @@ from limner.evaluation import leaderboard
 from limner.evaluation.boards.board import MEANS, NO_CLUSTERS, NO_QUERIES, PAIRED, UNPAIRED, BoardEntry, ranked
 from limner.evaluation.boards.board_tables import foot
 from limner.evaluation.boards.mteb import read_mteb, task_results, write_mteb
+from limner.stats.rank_sets import rank_sets_of_means
 
 EVIL = "<script>window.hacked = 1</script> \" ' & {{ 7 * 7 }}"
 
@@ -129,7 +130,7 @@ def test_queries_that_are_given_tell_systems_apart(tmp_path):
     (tmp_path / "t.csv").write_text(WIDE)
     table = leaderboard([tmp_path / "t.csv"], queries={"coco-5k": 25_000}, clusters={"coco-5k": 5000}).table("R@1")
     assert ranks_of(table) == {"a": (1, 1), "b": (2, 3), "c": (2, 3)} and table.known == UNPAIRED
-    expected = stats.rank_sets_of_means([0.605, 0.4, 0.399], [5000] * 3)
+    expected = rank_sets_of_means([0.605, 0.4, 0.399], [5000] * 3)
     assert table.rows[0].detectable == pytest.approx(expected.detectable(0, 1))
     # As many queries as needed make the difference detectable.
     needed = round(table.rows[1].needed)

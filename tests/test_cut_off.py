@@ -8,9 +8,11 @@ import pytest
 import limner
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
-from limner.search import calibrate, calibrate_index, calibration_of, index, search_sure
-from limner.search.cut_off import Calibration
-from limner.stats import Answers, precision_threshold, precision_within_reach
+from limner.search import calibrate_index, index, search_sure
+from limner.search.cut_off import Calibration, calibrate
+from limner.search.index_calibration import calibration_of
+from limner.stats import precision_threshold
+from limner.stats.selective import Answers, precision_within_reach
 
 
 def gain(answers, threshold, precision, absent):

@@ -17,7 +17,8 @@ from limner.core.errors import Untrusted
 from limner.datasets.runs import read_run
 from limner.encoders import ENCODERS, encoded, encoder
 from limner.evaluation import corrected, tune
-from limner.match import CORRECTIONS, FUSIONS, SCORERS, Statistics, correction, fuse, scorer
+from limner.match import CORRECTIONS, FUSIONS, SCORERS, correction, fuse, scorer
+from limner.scores.correction import Statistics
 
 MINE = "user_extensions:MeanShift"
 

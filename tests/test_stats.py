@@ -19,6 +19,8 @@ from scipy import stats as scipy_stats
 
 from limner import stats
 from limner.core.errors import LimnerError
+from limner.stats.bootstrap import bootstrap_sum
+from limner.stats.randomisation import randomisation_of
 
 floats = st.integers(-20, 20).map(lambda v: v / 4)  # quarters: sums are exact, ties are common
 columns = st.integers(1, 9).flatmap(
@@ -319,11 +321,11 @@ def test_paired_functions_refuse_bad_columns(function, a, b, message: str) -> No
         (lambda: stats.bootstrap([1, 2, 3], clusters=[0, 0, 1], folds=[0, 1, 1]), "1 clusters that lie in more than"),
         (lambda: stats.bootstrap([1, 2, 3], statistic="median", method="bca"), "inconsistent for the median"),
         (lambda: stats.bootstrap([1, 2, 3], statistic=lambda x: NAN), "the statistic gave nan on a resample"),
-        (lambda: stats.bootstrap_sum([]), "got no parts"),
-        (lambda: stats.bootstrap_sum([([1, 2], ["a"])]), "clusters of part 0: got shape (1,) for 2 values"),
-        (lambda: stats.bootstrap_sum([([1, NAN], ["a", "b"])]), "part 0: got nan at position 1"),
-        (lambda: stats.bootstrap_sum([([1, 2], "ab"), ([1], ["c"])]), "got shape () for 2 values"),
-        (lambda: stats.bootstrap_sum([([1, 2], ["a", "b"]), ([1], ["c"])]), "too few clusters have any"),
+        (lambda: bootstrap_sum([]), "got no parts"),
+        (lambda: bootstrap_sum([([1, 2], ["a"])]), "clusters of part 0: got shape (1,) for 2 values"),
+        (lambda: bootstrap_sum([([1, NAN], ["a", "b"])]), "part 0: got nan at position 1"),
+        (lambda: bootstrap_sum([([1, 2], "ab"), ([1], ["c"])]), "got shape () for 2 values"),
+        (lambda: bootstrap_sum([([1, 2], ["a", "b"]), ([1], ["c"])]), "too few clusters have any"),
         (lambda: stats.cohen_kappa([1, 1], [1, 1]), "kappa is undefined: both raters gave 1 to all 2 items"),
         (lambda: stats.cohen_kappa([1, 0], [1]), "got 2 labels for a and 1 for b"),
         (lambda: stats.cohen_kappa([1, NAN], [1, 0]), "a: got a label that is not finite"),
@@ -375,19 +377,19 @@ def test_the_page_prints_what_it_shows() -> None:
 def test_randomisation_of_a_mean_is_the_randomisation_test():
     rng = np.random.default_rng(3)
     a, b = rng.normal(0.3, 1, 40), rng.normal(0, 1, 40)
-    by_swapping = stats.randomisation_of(np.mean, a, b, samples=4000).p_value
+    by_swapping = randomisation_of(np.mean, a, b, samples=4000).p_value
     assert by_swapping == pytest.approx(stats.randomisation(a, b).p_value, abs=0.03)
 
 
 def test_randomisation_of_equal_medians_finds_nothing():
     a, b = np.array([1.0, 2, 2, 2, 90, 90]), np.array([1.0, 2, 2, 2, 3, 3])
-    assert stats.randomisation_of(np.median, a, b, samples=200).p_value == 1.0
+    assert randomisation_of(np.median, a, b, samples=200).p_value == 1.0
 
 
 def test_randomisation_of_swaps_whole_clusters():
     a, b = np.repeat([5.0, 6.0, 7.0], 30), np.repeat([1.0, 2.0, 3.0], 30)
-    by_query = stats.randomisation_of(np.median, a, b, samples=400).p_value
-    by_cluster = stats.randomisation_of(np.median, a, b, clusters=np.repeat([0, 1, 2], 30), samples=400).p_value
+    by_query = randomisation_of(np.median, a, b, samples=400).p_value
+    by_cluster = randomisation_of(np.median, a, b, clusters=np.repeat([0, 1, 2], 30), samples=400).p_value
     assert by_query < 0.05 < by_cluster  # three clusters can never be significant
 
 

@@ -11,6 +11,7 @@ from scipy import stats as scipy_stats
 
 from limner import stats
 from limner.stats import resampling
+from limner.stats.bootstrap import bootstrap_sum
 from limner.stats.order import median
 from limner.stats.resampling import drawn_counts
 
@@ -132,7 +133,7 @@ def test_singleton_clusters_are_queries() -> None:
 def test_a_sum_of_one_part_is_the_clustered_mean() -> None:
     values, clusters = np.random.default_rng(0).random(60), np.repeat(np.arange(20), 3)
     alone = stats.bootstrap(values, clusters=clusters, method="bca")
-    summed = stats.bootstrap_sum([(values, clusters, 100.0)], method="bca")
+    summed = bootstrap_sum([(values, clusters, 100.0)], method="bca")
     np.testing.assert_allclose(
         [summed.estimate, summed.low, summed.high], [100 * v for v in (alone.estimate, alone.low, alone.high)]
     )
@@ -142,10 +143,10 @@ def test_a_sum_draws_its_clusters_together() -> None:
     """An image and its captions that hit together vary twice as much as apart; opposites cancel."""
     values = np.random.default_rng(0).random(200)
     ids = [f"img{i}" for i in range(200)]
-    together = stats.bootstrap_sum([(values, ids), (values[::-1], ids[::-1])])
+    together = bootstrap_sum([(values, ids), (values[::-1], ids[::-1])])
     double = stats.bootstrap(values, clusters=ids)
     np.testing.assert_allclose([together.low, together.high], [2 * double.low, 2 * double.high], rtol=0.02)
-    opposed = stats.bootstrap_sum([(values, ids), (values, ids, -1.0)])
+    opposed = bootstrap_sum([(values, ids), (values, ids, -1.0)])
     assert abs(opposed.low) + abs(opposed.high) < 1e-12
 
 
@@ -154,7 +155,7 @@ def test_a_sum_over_folds_is_the_mean_over_folds() -> None:
     images, captions = np.arange(50), np.repeat(np.arange(50), 5)
     a, b = rng.random(50) < 0.5, rng.random(250) < 0.4
     parts = [stats.Part(a, images, 100, images // 10), stats.Part(b, captions, 100, captions // 10)]
-    interval = stats.bootstrap_sum(parts)
+    interval = bootstrap_sum(parts)
     assert interval.estimate == pytest.approx(
         100 * np.mean([a[images // 10 == f].mean() + b[captions // 10 == f].mean() for f in range(5)])
     )

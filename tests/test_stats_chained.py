@@ -11,6 +11,7 @@ from limner import stats
 from limner.core.errors import LimnerError
 from limner.stats import chained
 from limner.stats.chained import FACTOR, FACTOR_PRIOR, chain
+from limner.stats.estimators import sum_of_means
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def test_with_all_units_the_estimate_is_exact(values):
 def test_equal_values_before_say_nothing_about_the_factor():
     before, after = [0.5] * 4, [0.1, 0.4, 0.2, 0.3]
     estimate = stats.chained_means(before, after, [0] * 4, [50], start=0.7)
-    plain = stats.sum_of_means(after, [0] * 4, [50])
+    plain = sum_of_means(after, [0] * 4, [50])
     assert estimate.value == pytest.approx(plain.value + FACTOR * (0.7 - 0.5))
     variance = plain.variance * (4 / 3) ** 2  # each without its own unit
     # The sample is below the mean that it should have.
@@ -82,7 +83,7 @@ def test_values_that_shrink_are_estimated_better_than_by_their_changes():
         samples = [random.choice(600, n, replace=False) for n in (20, 12)]
         before, after, parts, sizes = arranged(values, samples)
         estimate = stats.chained_means(before, after, parts, sizes, start=first.mean())
-        plain = stats.sum_of_means(after - before, parts, sizes, bounds=(-9, 9)).value + first.mean()
+        plain = sum_of_means(after - before, parts, sizes, bounds=(-9, 9)).value + first.mean()
         errors.append(estimate.value - values[-1].mean())
         changes.append(plain - values[-1].mean())
         covered += estimate.low <= values[-1].mean() <= estimate.high

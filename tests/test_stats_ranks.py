@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from limner import LimnerError, stats
+from limner.stats.rank_sets import rank_sets_of_means, rank_sets_of_sum
 
 
 def slow_sets(values, clusters, level, samples, seed):
@@ -80,16 +81,16 @@ def test_unpaired_sets_are_those_of_holm_by_hand():
             break
         separated, left = separated | {pair}, left - 1
     expected = [(1 + sum(j == s for _, j in separated), 4 - sum(i == s for i, _ in separated)) for s in range(4)]
-    assert pairs_of(stats.rank_sets_of_means(means, counts)) == expected
+    assert pairs_of(rank_sets_of_means(means, counts)) == expected
 
 
 def test_a_sum_of_one_part_is_the_mean_and_parts_add_up():
     rng = np.random.default_rng(0)
     a, b = rng.random((60, 3)), rng.random((300, 3))
     images = np.repeat(np.arange(60), 5)
-    one = stats.rank_sets_of_sum([stats.Part(a, np.arange(60), 100)])
+    one = rank_sets_of_sum([stats.Part(a, np.arange(60), 100)])
     assert one.estimates == pytest.approx(100 * a.mean(axis=0))
-    summed = stats.rank_sets_of_sum([stats.Part(a, np.arange(60), 100), stats.Part(b, images, 100)])
+    summed = rank_sets_of_sum([stats.Part(a, np.arange(60), 100), stats.Part(b, images, 100)])
     assert summed.estimates == pytest.approx(100 * (a.mean(axis=0) + b.mean(axis=0)))
     assert summed.method == "paired, max-t by cluster"
 
@@ -114,7 +115,7 @@ def test_pairing_and_clusters_matter():
     hard = rng.random(400)
     values = np.column_stack([hard, hard - 0.02 + 0.01 * rng.standard_normal(400)]).clip(0, 1)
     assert pairs_of(stats.rank_sets(values)) == [(1, 1), (2, 2)]
-    assert pairs_of(stats.rank_sets_of_means(values.mean(axis=0), [400, 400])) == [(1, 2), (1, 2)]
+    assert pairs_of(rank_sets_of_means(values.mean(axis=0), [400, 400])) == [(1, 2), (1, 2)]
     copied = np.repeat(rng.random((12, 2)) < [0.8, 0.4], 50, axis=0)
     alone, together = stats.rank_sets(copied), stats.rank_sets(copied, clusters=np.repeat(np.arange(12), 50))
     assert together.error[0, 1] > 5 * alone.error[0, 1]
@@ -143,9 +144,9 @@ def test_queries_needed_would_make_the_difference_detectable():
         (lambda: stats.rank_sets([[1, np.nan], [1, 2]]), "finite"),
         (lambda: stats.rank_sets([[1, 2], [1, 2]], level=1.2), "level"),
         (lambda: stats.rank_sets([[1, 2], [1, 2]], clusters=["a", "a"]), "1 independent"),
-        (lambda: stats.rank_sets_of_means([0.5, 1.5], [10, 10]), "expected 0 to 1"),
-        (lambda: stats.rank_sets_of_means([0.5, 0.5], [10, 0]), "one positive count per mean"),
-        (lambda: stats.rank_sets_of_means([0.5, 0.5], [10]), "at least 2"),
+        (lambda: rank_sets_of_means([0.5, 1.5], [10, 10]), "expected 0 to 1"),
+        (lambda: rank_sets_of_means([0.5, 0.5], [10, 0]), "one positive count per mean"),
+        (lambda: rank_sets_of_means([0.5, 0.5], [10]), "at least 2"),
     ],
 )
 def test_what_is_refused(call, says):

@@ -11,6 +11,8 @@ import pytest
 
 from limner import stats
 from limner.core.errors import LimnerError
+from limner.stats.estimators import hajek, horvitz_thompson, sum_of_means
+from limner.stats.sampling import draw, inclusion, strata_of, systematic
 
 FROZEN = json.loads((Path(__file__).parent / "sampling_peers.json").read_text())
 
@@ -22,7 +24,7 @@ def test_every_sample_of_a_stratum_is_as_likely_as_every_other():
     """All samples of a tiny population, counted over many seeds, beside the probabilities they should have."""
     counts: dict[frozenset[int], int] = {}
     for seed in range(6000):
-        sample = frozenset(stats.draw([0, 0, 0, 0], 2, seed=seed).units.tolist())
+        sample = frozenset(draw([0, 0, 0, 0], 2, seed=seed).units.tolist())
         counts[sample] = counts.get(sample, 0) + 1
     assert len(counts) == 6
     expected = 1000
@@ -33,27 +35,27 @@ def test_the_stored_probabilities_are_those_of_the_draws():
     strata, shares = np.array([0, 0, 1, 1, 1]), [0.75, 0.25]
     times = np.zeros(5)
     for seed in range(8000):
-        times[stats.draw(strata, 1, shares=shares, seed=seed).units[0]] += 1
-    first = stats.draw(strata, 1, shares=shares, seed=3)
+        times[draw(strata, 1, shares=shares, seed=seed).units[0]] += 1
+    first = draw(strata, 1, shares=shares, seed=3)
     assert first.probabilities[0] == pytest.approx(0.375 if first.units[0] < 2 else 0.25 / 3)
     np.testing.assert_allclose(times / 8000, [0.375, 0.375, 0.25 / 3, 0.25 / 3, 0.25 / 3], atol=0.02)
 
 
 def test_a_further_draw_adds_and_never_repeats():
     strata = np.repeat([0, 1, 2], 20)
-    first = stats.draw(strata, 15, pilot=2, seed=1)
-    further = stats.draw(strata, 100, before=first.units, pilot=2, seed=2)
+    first = draw(strata, 15, pilot=2, seed=1)
+    further = draw(strata, 100, before=first.units, pilot=2, seed=2)
     assert sorted([*first.units, *further.units]) == list(range(60))
     assert (first.probabilities[:6] == 1).all() and set(strata[first.units[:6]]) == {0, 1, 2}
     assert (further.probabilities < 1).sum() >= len(further) - 1  # the very last unit is certain
 
 
 def test_systematic_draws_have_exactly_the_probabilities_that_were_asked_for():
-    chances = stats.inclusion([5, 1, 1, 2, 3], 2)
+    chances = inclusion([5, 1, 1, 2, 3], 2)
     assert chances.sum() == pytest.approx(2)
     times = np.zeros(5)
     for seed in range(6000):
-        units = stats.systematic(chances, seed=seed)
+        units = systematic(chances, seed=seed)
         assert len(units) == 2
         times[units] += 1
     np.testing.assert_allclose(times / 6000, chances, atol=0.025)
@@ -90,9 +92,9 @@ def test_horvitz_thompson_is_unbiased_over_all_samples():
     for selected in product([True, False], repeat=3):
         mask = np.array(selected)
         weight = np.prod(np.where(mask, chances, 1 - chances))
-        total += weight * (stats.horvitz_thompson(values[mask], chances[mask]) if mask.any() else 0.0)
+        total += weight * (horvitz_thompson(values[mask], chances[mask]) if mask.any() else 0.0)
     assert total == pytest.approx(values.sum())
-    assert stats.hajek([2, 2], [0.1, 0.9]) == 2
+    assert hajek([2, 2], [0.1, 0.9]) == 2
 
 
 def test_a_whole_population_leaves_no_doubt():
@@ -120,14 +122,14 @@ def test_intervals_cover_and_a_bad_judge_costs_nothing():
     plain = coverage(lambda s: _sampled(values, np.zeros(3000, int), 200, s), values.mean(), 200)
     assert plain[0] > 0.9
     for name, judge in judges.items():
-        strata = stats.strata_of(judge, 5)
+        strata = strata_of(judge, 5)
         covered, half = coverage(lambda s, h=strata: _sampled(values, h, 200, s), values.mean(), 200)
         assert covered > 0.9, name
         assert half < plain[1] * (1.05 if name == "useless" else 0.6), name
 
 
 def _sampled(values, strata, number, seed):
-    units = stats.draw(strata, number, pilot=2, seed=seed).units
+    units = draw(strata, number, pilot=2, seed=seed).units
     return stats.stratified(values[units], strata[units], np.bincount(strata))
 
 
@@ -290,10 +292,10 @@ def test_a_judge_narrows_anytime_intervals_and_a_useless_one_does_not_widen_them
 def test_anytime_intervals_cover_when_one_stops_as_soon_as_they_are_narrow():
     random = np.random.default_rng(3)
     values = (random.random(1000) < 0.4).astype(float)
-    strata, size = stats.strata_of(values + random.random(1000), 4), np.array([250] * 4)
+    strata, size = strata_of(values + random.random(1000), 4), np.array([250] * 4)
     missed = 0
     for seed in range(60):
-        units = stats.draw(strata, 400, pilot=2, seed=seed).units
+        units = draw(strata, 400, pilot=2, seed=seed).units
         for n in (50, 100, 200, 400):
             estimate = stats.sequential(values[units[:n]], strata[units[:n]], size, shares=[0.25] * 4, pilot=8)
             if estimate.half_width < 0.1:
@@ -305,12 +307,12 @@ def test_anytime_intervals_cover_when_one_stops_as_soon_as_they_are_narrow():
 def test_a_sum_of_means_reaches_further_on_the_side_of_the_tail():
     """The shift of Johnson (1978) for one large population, m3 (1 + 2 z^2) / (6 s^2 n), by the formula of his paper."""
     y = -np.random.default_rng(1).exponential(size=40)
-    estimate = stats.sum_of_means(y, [0] * 40, [10**9], bounds=(-99, 99))
+    estimate = sum_of_means(y, [0] * 40, [10**9], bounds=(-99, 99))
     third = ((y - y.mean()) ** 3).sum() * 40 / (39 * 38)
     shift = third * (1 + 2 * 1.959964**2) / (6 * y.var(ddof=1) * 40)
     longer = (estimate.high - estimate.value) - (estimate.value - estimate.low)
     assert shift < 0 and longer == pytest.approx(shift, rel=1e-4)
-    even = stats.sum_of_means([-1, 0, 1, -2, 2], [0] * 5, [100], bounds=(-99, 99))
+    even = sum_of_means([-1, 0, 1, -2, 2], [0] * 5, [100], bounds=(-99, 99))
     assert even.high - even.value == pytest.approx(even.value - even.low)
 
 
@@ -320,7 +322,7 @@ def test_a_sum_of_means_covers_where_few_units_carry_the_mean():
     values = -(random.exponential(size=4000) ** 1.5) / 20
     missed = {"longer on one side": 0, "even": 0}
     for _ in range(2000):
-        estimate = stats.sum_of_means(random.choice(values, 30, replace=False), [0] * 30, [4000], bounds=(-9, 9))
+        estimate = sum_of_means(random.choice(values, 30, replace=False), [0] * 30, [4000], bounds=(-9, 9))
         half = min(estimate.high - estimate.value, estimate.value - estimate.low)
         missed["longer on one side"] += not estimate.low <= values.mean() <= estimate.high
         missed["even"] += bool(abs(estimate.value - values.mean()) > half)
@@ -329,10 +331,10 @@ def test_a_sum_of_means_covers_where_few_units_carry_the_mean():
 
 def test_mistakes_are_named():
     with pytest.raises(LimnerError, match="above 0 and at most 1"):
-        stats.horvitz_thompson([1], [0])
+        horvitz_thompson([1], [0])
     with pytest.raises(LimnerError, match="expected one size each"):
         stats.stratified([1, 0], [0, 0], [1])
     with pytest.raises(LimnerError, match="expected positive scores"):
-        stats.inclusion([1, 2], 3)
+        inclusion([1, 2], 3)
     with pytest.raises(LimnerError, match="outside its bounds"):
         stats.confidence_sequence([2], [0], [1])

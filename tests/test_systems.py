@@ -217,7 +217,7 @@ def test_no_model_is_told(tmp_path):
 def test_scores_are_lazy_and_carry_the_ids(world, model):
     scores = model.scores(world.dev)
     assert (scores.queries, scores.candidates) == (world.dev.images.ids, world.dev.texts.ids)
-    assert isinstance(scores, limner.scores.VectorScores)
+    assert isinstance(scores, limner.scores.vectors.VectorScores)
 
 
 def test_a_text_of_unknown_words_has_a_place(model):

@@ -5,7 +5,8 @@ import pytest
 
 from limner.annotate.allocation import cut, shares_of, strata_for
 from limner.annotate.estimate import Predicted
-from limner.stats import draw, stratified
+from limner.stats import stratified
+from limner.stats.sampling import draw
 
 
 def test_first_places_are_strata_of_their_own_and_a_judge_cuts_in_proportion():

@@ -36,7 +36,8 @@ from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.papers.published_tables import table
 from limner.scores import Scores
-from limner.stats import alpha_interval, bradley_terry, cohen_kappa, dawid_skene, krippendorff_alpha
+from limner.stats import bradley_terry, cohen_kappa, dawid_skene, krippendorff_alpha
+from limner.stats.agreement import alpha_interval
 from limner.stats.bradley_terry import disconnected
 
 

@@ -22,7 +22,8 @@ from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.evaluation.measures import parse
 from limner.scores import Scores
-from limner.stats import Estimate, chained_means, sum_of_means
+from limner.stats import Estimate, chained_means
+from limner.stats.estimators import sum_of_means
 
 N, M = 40, 30
 MEASURES = "mAP@R RP Recall@3 nDCG@5 MAP R@1 P@3 MRR"

@@ -23,7 +23,8 @@ from limner.annotate.store.designs import designs
 from limner.annotate.store.exclusions import exclude
 from limner.annotate.store.tasks import lease
 from limner.core.errors import LimnerError
-from limner.stats import draw, stratified
+from limner.stats import stratified
+from limner.stats.sampling import draw
 
 
 @pytest.fixture

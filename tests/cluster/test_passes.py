@@ -119,7 +119,7 @@ def test_top_in_shards(joined, tied, k, joined_here, store, monkeypatch):
     monkeypatch.setattr(ray_cluster, "_smallest_store", lambda: store)
     local = tied.top(k)
     with connect(shard=1024) as cluster:
-        assert cluster._shards(tied, limner.scores.Best(k)).anywhere == (store > 0)
+        assert cluster._shards(tied, limner.scores.base.Best(k)).anywhere == (store > 0)
         assert are_equal(local, tied.top(k))
 
 
@@ -128,7 +128,7 @@ def test_shards_are_cut_when_the_store_is_small(joined):
     wide = Scores.from_embeddings(vectors("q", 300, 8, d=1024), vectors("c", 30_000, 9, d=1024), similarity="dot")
     local = wide.top(5)
     with connect() as cluster:
-        assert cluster._shards(wide, limner.scores.Best(5)).width < 30_000
+        assert cluster._shards(wide, limner.scores.base.Best(5)).width < 30_000
         assert are_equal(local, wide.top(5))
 
 
@@ -163,7 +163,7 @@ def test_a_file_on_shared_storage_is_not_sent(joined, tmp_path):
 
 
 def test_passes_are_local_again_afterwards(joined, scores):
-    from limner.scores import RUNNER
+    from limner.scores.base import RUNNER
 
     with pytest.raises(LimnerError, match="workers=2 on a cluster"), connect():
         scores.top(1, workers=2)

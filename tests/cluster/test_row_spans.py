@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limner.cluster.row_spans import RowSpans
-from limner.scores import merged
+from limner.scores.parallel_blocks import merged
 
 
 def join(earlier, later):

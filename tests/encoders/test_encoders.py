@@ -37,10 +37,11 @@ def pictures():
 
 
 def test_there_is_one_contract():
-    from limner import encoders, search
+    from limner import encoders
+    from limner.search import encode
 
-    assert search.Encoder is encoders.Encoder and search.TwoSided is encoders.TwoSided
-    assert search.encoded is encoders.encoded
+    assert encode.Encoder is encoders.Encoder and encode.TwoSided is encoders.TwoSided
+    assert encode.encoded is encoders.encoded
 
 
 @pytest.mark.parametrize("name", ENCODERS)

@@ -5,7 +5,8 @@ import pytest
 from scipy.special import logsumexp
 
 from limner import Embeddings, Hubs, LimnerError, Scores
-from limner.match import CORRECTIONS, Statistics, correction
+from limner.match import CORRECTIONS, correction
+from limner.scores.correction import Statistics
 
 
 def vectors(n, seed, d=12):

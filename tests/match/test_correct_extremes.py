@@ -8,7 +8,8 @@ import pytest
 import slow
 
 from limner import Embeddings, LimnerError, Scores
-from limner.match import CORRECTIONS, Statistics, correction
+from limner.match import CORRECTIONS, correction
+from limner.scores.correction import Statistics
 
 PATHS = ["float32", "float64", "torch"]
 
@@ -218,7 +219,7 @@ def test_statistics_of_another_correction_or_with_other_options_are_refused(reop
         scores.correct(statistics, beta=10)
     with pytest.raises(LimnerError, match="leave out the bank"):
         scores.correct(statistics, bank=scores)
-    from limner.match import CorrectedScores
+    from limner.scores.corrected import CorrectedScores
 
     with pytest.raises(LimnerError, match="statistics are for csls"):
         CorrectedScores(scores, correction("nnn"), statistics)

@@ -17,16 +17,9 @@ from limner.cli import app
 from limner.core.errors import LimnerError, UnknownName
 from limner.language.bm25 import BM25
 from limner.language.word_overlap import content_words
-from limner.search import (
-    FieldFilter,
-    ItemTexts,
-    index,
-    open_index,
-    read_filters,
-    read_terms,
-    search_words,
-    with_captions,
-)
+from limner.search import index, open_index, search_words, with_captions
+from limner.search.item_texts import ItemTexts
+from limner.search.query_terms import FieldFilter, read_filters, read_terms
 
 CAPTIONS = [
     ["a dog runs on a beach", "the dog is wet"],

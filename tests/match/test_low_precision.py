@@ -32,7 +32,7 @@ from standing import DEVICE, standing
 from limner import Embeddings, Judgements, LimnerError, Scores
 from limner.evaluation.placements import NEVER, RankOptions, RankRequest, place
 from limner.match._edge_lists import EdgeRequest, Edges, Market, _Cells, _Rows
-from limner.scores import VectorScores, exact_products, parallel_blocks
+from limner.scores import exact_products, parallel_blocks
 from limner.scores.base import Best
 from limner.scores.device import TorchScores
 from limner.scores.exact_products import sum_ends
@@ -51,6 +51,7 @@ from limner.scores.lowprecision.ordered_kernels import limits_of, many_reach, pu
 from limner.scores.lowprecision.product_block import Ranked
 from limner.scores.lowprecision.rounding_bounds import READ, Bounds, Rounded, accumulation
 from limner.scores.pair_kernels import scores_of
+from limner.scores.vectors import VectorScores
 
 KINDS = ["random", "clustered", "duplicated", "sparse", "huge", "spread", "denormal", "tied", "halfway", "outlying"]
 each_format = pytest.mark.parametrize("form", [PLAIN, ROTATED], ids=["plain", "rotated"])
@@ -772,7 +773,7 @@ def test_products_that_were_put_in_order_have_no_bits():
     rng = np.random.default_rng(0)
     scores = Scores.from_embeddings(rng.standard_normal((9, 8)), rng.standard_normal((99, 8)))
     products = Filter(scores, PLAIN).products(0, 9)
-    keys, tops = products.ordered
+    keys, tops = products.put_in_order()
     assert np.array_equal(tops, [[row[:64].max(), row[64:].max()] for row in keys])
     with pytest.raises(RuntimeError, match="lost"):
         products.candidates(3)

@@ -11,7 +11,8 @@ import pytest
 from limner import Embeddings, Ranking, Scores
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.scores import VectorScores, exact_products
+from limner.scores import exact_products
+from limner.scores.vectors import VectorScores
 from limner.search import exact_search, index, open_index
 from limner.search.index_table import About
 

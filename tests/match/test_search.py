@@ -18,8 +18,10 @@ from typer.testing import CliRunner
 import limner
 from limner import Embeddings, Items, LimnerError, Scores
 from limner.cli import app
-from limner.match import Statistics
-from limner.search import Ann, Index, encoded, exact_search, index, open_index, read
+from limner.scores.correction import Statistics
+from limner.search import Ann, Index, exact_search, index, open_index
+from limner.search.encode import encoded
+from limner.search.items import read
 
 pytest.importorskip("lancedb")
 

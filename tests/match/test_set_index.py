@@ -26,11 +26,11 @@ from limner.search import (
     keep_correction,
     kept_correction,
     open_index,
-    read,
     search_sure,
     search_words,
     set_search,
 )
+from limner.search.items import read
 from limner.search.set_search import Piece, pieces_of
 from limner.search.store import VectorStore
 

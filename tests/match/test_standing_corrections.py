@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from standing import PATHS, blocks, matrices, refused, same_numbers, same_order, shapes, standing, twins_are_tied
 
 from limner import Embeddings, Scores
-from limner.match import CORRECTIONS, Statistics
+from limner.match import CORRECTIONS
+from limner.scores.correction import Statistics
 
 BETAS = st.sampled_from([0.5, 5.0, 30.0, 200.0])
 OPTIONS = {

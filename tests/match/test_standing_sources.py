@@ -16,7 +16,7 @@ from standing import DEVICE, HOLED, PATHS, PLAIN, TIED, blocks, matrices, refuse
 
 from limner import Embeddings, Ids, Judgements, Scores
 from limner.evaluation.placements import RankOptions, RankRequest, place
-from limner.scores import RUNNER
+from limner.scores.base import RUNNER
 
 DEVICES = [None, "cpu", *({DEVICE} - {"cpu"})] if torch else [None]
 

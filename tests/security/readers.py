@@ -492,7 +492,7 @@ def _statistics() -> Files:
 
 
 def _corrected(folder: Path) -> Any:
-    from limner.match import Statistics
+    from limner.scores.correction import Statistics
 
     return Statistics.load(folder / "s.npz").known
 

@@ -285,7 +285,7 @@ def test_scores_of_the_whole_collection_are_searched_whole(tmp_path):
 
 def test_a_promise_is_calibrated_with_queries_about_images_that_are_new_to_the_system(tmp_path, monkeypatch):
     """Captions that a system was trained on are found too easily: they promise what new ones do not keep."""
-    from limner import search
+    from limner.search import cut_off as search
 
     calibrated = []
     calibrate = search.calibrate

@@ -352,8 +352,8 @@ def test_words_and_corrected_vectors_are_fused_and_moves_are_within_that_list(si
     pool, text = world.train, limner.Items(["query"], ["a red fish"], kind="text")
     scores = limner.Scores.from_embeddings(model.encode_texts(text), model.encode_images(pool.images))
     fixed = scores.correct("csls", bank=model.encode_texts(world.train.texts))
-    texts = limner.search.ItemTexts.of_items(with_captions(pool))
-    allowed = texts.allowed(limner.search.read_terms(words_asked, texts.names))
+    texts = limner.search.item_texts.ItemTexts.of_items(with_captions(pool))
+    allowed = texts.allowed(limner.search.query_terms.read_terms(words_asked, texts.names))
     bm25 = np.where(allowed, texts.bm25.scores("a red fish"), 0.0)
     by_words = [pool.images.ids[int(n)] for n in np.argsort(-bm25, kind="stable") if bm25[n] > 0]
     for column, by_vectors in ((plain, scores), (corrected, fixed)):

@@ -31,7 +31,7 @@ from limner.core.judgements import Judgements
 from limner.core.progress import ProgressLike, Stages, counting
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure
-from limner.stats import draw, strata_of
+from limner.stats.sampling import draw, strata_of
 
 Z = 1.96
 EACH = 50

@@ -45,7 +45,7 @@ from limner.core.judgements import Judgements
 from limner.core.progress import ProgressLike, as_progress
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure, parse
-from limner.stats import Drawn, draw
+from limner.stats.sampling import Drawn, draw
 
 if TYPE_CHECKING:
     from limner.scores import Scores

@@ -21,7 +21,8 @@ from limner.annotate.store.contents import Key
 from limner.annotate.store.designs import LEVEL, Design
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, count
-from limner.stats import Estimate, stratified, sum_of_means
+from limner.stats import Estimate, stratified
+from limner.stats.estimators import sum_of_means
 
 
 @dataclass(frozen=True)

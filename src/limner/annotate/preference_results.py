@@ -19,7 +19,8 @@ from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.evaluate import evaluate
-from limner.stats import Interval, Preference, bradley_terry, kendall_tau_b, mean_interval
+from limner.stats import Interval, bradley_terry, kendall_tau_b, mean_interval
+from limner.stats.bradley_terry import Preference
 from limner.stats.inputs import Vector
 
 MEASURES = ("R@1", "R@5", "mAP@R")

@@ -20,7 +20,8 @@ from limner.annotate.store.exclusions import exclude
 from limner.annotate.store.schema import assignment as assignments
 from limner.annotate.store.schema import review as reviews
 from limner.core.errors import LimnerError, UnknownId, UnknownName
-from limner.stats import Undefined, alpha_interval, cohen_kappa
+from limner.stats import cohen_kappa
+from limner.stats.agreement import Undefined, alpha_interval
 from limner.stats.inputs import Vector
 
 THRESHOLD = 0.7

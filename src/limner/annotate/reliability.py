@@ -12,7 +12,8 @@ import numpy.typing as npt
 from limner.annotate.quality import Agreement, agreement
 from limner.annotate.store.answers import Answer
 from limner.core.errors import count
-from limner.stats import Undefined, cohen_kappa, mean_interval
+from limner.stats import cohen_kappa, mean_interval
+from limner.stats.agreement import Undefined
 
 SAMPLES = 200
 """Bootstrap samples for the interval of people's agreement."""

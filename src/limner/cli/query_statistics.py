@@ -28,7 +28,8 @@ def calibrated(
     trust: bool,
 ) -> dict[str, object]:
     """Calibrates an index with queries that its system was not trained on; returns a message."""
-    from limner.search import calibrate_index, judged_queries
+    from limner.search import calibrate_index
+    from limner.search.cut_off import judged_queries
     from limner.search.encode import encoded_known
 
     index = open_index(path, system, features=features, trust=trust)
@@ -60,7 +61,8 @@ def with_correction(
 ) -> dict[str, object]:
     """Keeps a correction in an index; returns what to say about it."""
     from limner.core.collection import Items
-    from limner.search import keep_correction, read
+    from limner.search import keep_correction
+    from limner.search.items import read
 
     queries = read(bank)
     index = open_index(path, system, encodes=isinstance(queries, Items), features=features, trust=trust)

@@ -12,7 +12,9 @@ from limner.cluster.row_spans import blocks, one_core, remote
 from limner.cluster.task_queue import SpanTasks, task
 from limner.cluster.transfer import Mapped, Packed, Post, opened, products
 from limner.core.arrays import Array, Float32, IntArray
-from limner.scores import TILE_COLUMNS, TILE_ROWS, Divisible, VectorScores
+from limner.scores.base import TILE_COLUMNS, TILE_ROWS
+from limner.scores.parallel_blocks import Divisible
+from limner.scores.vectors import VectorScores
 
 JOINED_HERE = 16
 """The pieces of so many shards are joined in this process; those of more, which are more data, on a worker."""

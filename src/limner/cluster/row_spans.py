@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from limner.scores import TILE_ROWS, Block, Scores
+from limner.scores import Scores
+from limner.scores.base import TILE_ROWS
+from limner.scores.parallel_blocks import Block
 
 MOST_SCORES = 1 << 29
 """Maximum scores per task: about ten seconds of work for one core, which is lost if a worker dies."""

@@ -16,7 +16,7 @@ import numpy as np
 from limner.core.arrays import Array
 from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
-from limner.scores import VectorScores
+from limner.scores.vectors import VectorScores
 
 LARGE = 1 << 20
 """Arrays of at least this many bytes go into the object store: each node holds one copy, which workers map."""

@@ -15,6 +15,24 @@ from limner.core.arrays import Array, IntArray
 from limner.core.errors import LimnerError, UnknownId, shown
 
 
+class _Tables:
+    """What is computed from an array of ids on first use; ids that share the array share it."""
+
+    def __init__(self, array: npt.NDArray[np.object_]) -> None:
+        self.array = array
+
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        """The row of every id."""
+        return {value: row for row, value in enumerate(self.array)}
+
+    @cached_property
+    def hashes(self) -> npt.NDArray[np.uint64]:
+        """An eight-byte hash of every id."""
+        joined = b"".join([_hash(i.encode()) for i in self.array])
+        return np.frombuffer(joined, dtype="<u8").astype(np.uint64)
+
+
 class Ids(Sequence[str]):
     """Unique, non-empty strings in order, with constant-time look-up of positions.
 
@@ -27,20 +45,22 @@ class Ids(Sequence[str]):
     (1, ['c', 'a'], False)
     """
 
-    __slots__ = ("__dict__", "array", "what")
+    __slots__ = ("_tables", "array", "what")
 
     def __init__(self, values: Iterable[object], *, what: str = "id") -> None:
         """Copies, checks and freezes the ids."""
         self.what = what
         self.array: npt.NDArray[np.object_]
+        self._tables: _Tables
         if isinstance(values, Ids):
             self.array = values.array
-            self.__dict__ = values.__dict__  # both derive from the same array
+            self._tables = values._tables  # both derive from the same array
             return
         listed = [v if type(v) is str else str(v) for v in values]
         self.array = np.empty(len(listed), dtype=object)
         self.array[:] = listed
         self.array.flags.writeable = False
+        self._tables = _Tables(self.array)
         self._refuse_bad(listed)
 
     def _refuse_bad(self, listed: list[str]) -> None:
@@ -69,20 +89,15 @@ class Ids(Sequence[str]):
                 "ids as UTF-8"
             ) from None
 
-    @cached_property
-    def _lookup(self) -> dict[str, int]:
-        return {value: row for row, value in enumerate(self.array)}
-
-    @cached_property
+    @property
     def hashes(self) -> npt.NDArray[np.uint64]:
         """An eight-byte hash of every id, the same on every machine."""
-        joined = b"".join([_hash(i.encode()) for i in self.array])
-        return np.frombuffer(joined, dtype="<u8").astype(np.uint64)
+        return self._tables.hashes
 
     def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
         """The position of one id; refuses an unknown id."""
         try:
-            return self._lookup[str(value)]
+            return self._tables.positions[str(value)]
         except KeyError:
             raise UnknownId(
                 f"unknown {self.what} id {str(value)!r}: not among the {len(self)} {self.what} ids"
@@ -103,7 +118,7 @@ class Ids(Sequence[str]):
         """Positions of many ids, -1 for unknown ids (for internal joins; `positions` raises an error instead)."""
         if isinstance(values, Ids) and values == self:
             return np.arange(len(self))
-        get = self._lookup.get
+        get = self._tables.positions.get
         if isinstance(values, Ids):
             return np.fromiter(map(get, values.array, repeat(-1)), dtype=np.int64, count=len(values))
         return np.fromiter((get(v if type(v) is str else str(v), -1) for v in values), dtype=np.int64)
@@ -115,7 +130,7 @@ class Ids(Sequence[str]):
         return iter(self.array)
 
     def __contains__(self, value: object) -> bool:
-        return value in self._lookup
+        return value in self._tables.positions
 
     @overload
     def __getitem__(self, key: int) -> str: ...
@@ -136,6 +151,7 @@ class Ids(Sequence[str]):
         ids = Ids((), what=self.what)
         ids.array = chosen.copy()
         ids.array.flags.writeable = False
+        ids._tables = _Tables(ids.array)
         return ids
 
     def __eq__(self, other: object) -> bool:

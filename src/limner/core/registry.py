@@ -13,6 +13,7 @@ import ast
 import importlib
 import importlib.util
 import inspect
+import operator
 import os
 import sys
 import types
@@ -193,7 +194,7 @@ def imported(place: str, *, what: str, name: str | None = None) -> Any:
     """Imports the object named by "module:thing".
 
     Args:
-        place: The import path, "module:thing".
+        place: The import path, "module:thing" or "module:thing.part".
         what: The kind of object, for error messages.
         name: The name that the user gave; `place` by default.
 
@@ -215,9 +216,12 @@ def imported(place: str, *, what: str, name: str | None = None) -> Any:
         ) from error
     except SyntaxError as error:
         raise LimnerError(f"{what} {name!r}: module {module!r} is not valid Python: {error}") from error
-    if not hasattr(loaded, attribute):
-        raise LimnerError(f"{what} {name!r}: module {module!r} has no {attribute!r}; check the name after the colon")
-    return getattr(loaded, attribute)
+    try:
+        return operator.attrgetter(attribute)(loaded)
+    except AttributeError:
+        raise LimnerError(
+            f"{what} {name!r}: module {module!r} has no {attribute!r}; check the name after the colon"
+        ) from None
 
 
 def documented(place: str) -> str:

@@ -24,7 +24,7 @@ from limner.core.collection import Items
 from limner.core.errors import UnknownName
 from limner.core.progress import ProgressLike, as_progress
 from limner.core.reproducible_math import cosine, sine
-from limner.scores import usable_cores
+from limner.scores.parallel_blocks import usable_cores
 
 if TYPE_CHECKING:
     from PIL.Image import Image

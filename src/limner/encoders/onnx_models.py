@@ -21,7 +21,7 @@ from limner.encoders.lengths import uncut_length
 from limner.encoders.model_files import ONNX, onnx_networks
 from limner.encoders.offline import fingerprint_of, folder_of, package_file
 from limner.encoders.preprocessing import Preprocessing
-from limner.scores import usable_cores
+from limner.scores.parallel_blocks import usable_cores
 
 POOLINGS = ("mean", "first")
 _TOKENS = 2_048  # tokens in a batch of texts, padding included

@@ -24,7 +24,7 @@ from limner.core.tensor_files import unpickled
 from limner.core.torch_device import device_named
 from limner.encoders.batching import at_least_one, by_length, padded
 from limner.encoders.memory import keep_freed
-from limner.scores import usable_cores
+from limner.scores.parallel_blocks import usable_cores
 
 if missing("torch"):
     raise missing_extra("torch", what="this encoder")

@@ -12,7 +12,7 @@ from limner.core.errors import LimnerError
 from limner.core.extras import needed
 from limner.core.progress import ProgressLike, as_progress
 from limner.encoders.offline import fingerprint_of, package_file
-from limner.scores import usable_cores
+from limner.scores.parallel_blocks import usable_cores
 
 
 class UniversalSentenceEncoder:

@@ -37,7 +37,9 @@ from limner.evaluation.results import (
     written,
 )
 from limner.evaluation.tables import FORMATS, TableReport
-from limner.stats import Interval, PairedTest, correlation_matrix, holm
+from limner.stats import Interval, holm
+from limner.stats.correlation import correlation_matrix
+from limner.stats.paired import PairedTest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,8 +16,10 @@ from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.progress import Progress
 from limner.core.ranking import Ranking
-from limner.scores import Best, Block, PairScores, Scores, kernels
+from limner.scores import Scores
+from limner.scores.base import Best
 from limner.scores.lowprecision import NO_POOLS, ProductBlock, Ranked, share_verified
+from limner.scores.parallel_blocks import Block, PairScores, kernels
 
 NEVER = int(np.iinfo(np.int64).max // 4)
 """A rank beyond every cut-off: a positive that is never found, or missing from a truncated list."""

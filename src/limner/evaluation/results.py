@@ -15,7 +15,8 @@ from limner.core.errors import LimnerError, shown
 from limner.core.ids import Ids
 from limner.evaluation.measures import Measure
 from limner.evaluation.measures.kinds import Statistic
-from limner.stats import PairedTest
+from limner.stats.paired import PairedTest
+from limner.stats.randomisation import randomisation_of
 
 DIRECTIONS = {"i2t": "image -> text", "t2i": "text -> image", "both": "both directions", "run": "query -> candidate"}
 ALONE = (
@@ -322,7 +323,7 @@ def paired_test(a: Result, b: Result, *, test: str = "auto", samples: int = 100_
         return named[test](a.values, b.values, clusters=a.clusters)
     options: dict[str, Any] = {"clusters": a.clusters, "seed": seed}
     if a.statistic != "mean":
-        return stats.randomisation_of(a.summarise, a.values, b.values, samples=min(samples, 2_000), **options)
+        return randomisation_of(a.summarise, a.values, b.values, samples=min(samples, 2_000), **options)
     return stats.randomisation(a.contributions, b.contributions, samples=samples, **options)
 
 

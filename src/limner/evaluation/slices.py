@@ -23,8 +23,8 @@ from limner.evaluation.measures import Measure
 from limner.evaluation.query_groups import QueryGroup, default_kinds, query_groups, refuse_unknown
 from limner.evaluation.results import LEAST, Evaluated, Result, comparable, main_result, paired, written
 from limner.evaluation.tables import TableReport
-from limner.stats import GroupTest, Interval, false_discovery, group_tests
-from limner.stats.groups import smallest_needed
+from limner.stats import Interval, false_discovery, group_tests
+from limner.stats.groups import GroupTest, smallest_needed
 
 CONTROLS = {"by": "Benjamini & Yekutieli", "bh": "Benjamini & Hochberg"}
 FEWEST, MOST_SAMPLES = 20_000, 100_000

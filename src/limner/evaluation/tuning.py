@@ -18,8 +18,9 @@ from limner.core.errors import LimnerError, shown
 from limner.core.progress import ProgressLike, counting
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.measures import Measure
-from limner.scores import CorrectedScores, Correction, Scores, correct, correction
-from limner.scores.correction import CORRECTIONS, Grid
+from limner.scores import Scores
+from limner.scores.corrected import CorrectedScores, correct
+from limner.scores.correction import CORRECTIONS, Correction, Grid, correction
 
 
 def tune(

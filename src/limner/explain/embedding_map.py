@@ -23,7 +23,8 @@ from limner.core.markup import template
 from limner.core.progress import Progress, ProgressLike, as_progress, counting
 from limner.evaluation.hubs import Hubs
 from limner.explain.map_projection import METHODS, MapProjection, Reducer, project
-from limner.scores import Scores, VectorScores
+from limner.scores import Scores
+from limner.scores.vectors import VectorScores
 
 if TYPE_CHECKING:
     from limner.explain.failures import Failure

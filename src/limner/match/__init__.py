@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from limner.match.assignment import BijectiveRanking, bijective
+from limner.match.assignment import bijective
 from limner.match.fusion import FUSIONS, borda, fuse, mean, reciprocal_rank
 from limner.match.murty import best_totals, k_best, k_best_ranking
 from limner.match.reranking import SCORERS, cascade, scorer
-from limner.scores.corrected import CorrectedScores, correct
-from limner.scores.correction import CORRECTIONS, Correction, Statistics, correction
+from limner.scores.corrected import correct
+from limner.scores.correction import CORRECTIONS, Correction, correction
 
 if not TYPE_CHECKING:
     from limner.core.extras import submodules
@@ -18,10 +18,7 @@ __all__ = [
     "CORRECTIONS",
     "FUSIONS",
     "SCORERS",
-    "BijectiveRanking",
-    "CorrectedScores",
     "Correction",
-    "Statistics",
     "best_totals",
     "bijective",
     "borda",

@@ -14,8 +14,9 @@ import numpy as np
 
 from limner.core.arrays import Array, FloatArray, Int32, IntArray
 from limner.core.progress import SILENT, Progress
-from limner.scores import Block, Scores, number_type, on_host
+from limner.scores import Scores
 from limner.scores.correction import Limit
+from limner.scores.parallel_blocks import Block, number_type, on_host
 
 Sums = tuple[FloatArray, Int32, FloatArray, FloatArray, Array]
 """For every column: the highest value, its row, the highest of the other rows, and the sum of their exponentials

@@ -15,8 +15,11 @@ import numpy as np
 from limner.core.arrays import Array, FloatArray, IntArray
 from limner.core.progress import SILENT, Progress
 from limner.match import _path_kernels
-from limner.scores import Block, MatrixScores, Scores, VectorScores, on_host
+from limner.scores import Scores
 from limner.scores.lowprecision import ProductBlock, share_verified
+from limner.scores.matrices import MatrixScores
+from limner.scores.parallel_blocks import Block, on_host
+from limner.scores.vectors import VectorScores
 
 
 @dataclass(frozen=True, eq=False)

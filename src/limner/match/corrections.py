@@ -19,8 +19,10 @@ import numpy as np
 from limner.core.arrays import Array, IntArray
 from limner.core.progress import ProgressLike, Stages, as_progress
 from limner.match import _bank_statistics
-from limner.scores import Best, Block, Scores, number_type
+from limner.scores import Scores
+from limner.scores.base import Best
 from limner.scores.correction import Correction, Grid, some_places
+from limner.scores.parallel_blocks import Block, number_type
 
 _SHARP = (30.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 

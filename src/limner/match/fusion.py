@@ -20,7 +20,8 @@ from limner.core.ids import Ids
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.ranking import Ranking
 from limner.core.registry import Registry, checked
-from limner.scores import Block, Scores, on_host
+from limner.scores import Scores
+from limner.scores.parallel_blocks import Block, on_host
 
 System = Scores | Ranking
 Normalise = Literal["zscore", "minmax"] | None

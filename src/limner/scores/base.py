@@ -363,8 +363,22 @@ def current_runner(workers: int | None) -> Runner | None:
     return runner
 
 
-KINDS: Registry[Callable[..., Scores]] = Registry("kind of scores", {})
-"""Constructors of each kind of scores: every subclass registers itself."""
+KINDS: Registry[Callable[..., Scores]] = Registry(
+    "kind of scores",
+    {
+        "corrected": "limner.scores.corrected:correct",
+        "kernel": "limner.scores.pairs:KernelScores",
+        "matrix": "limner.scores.matrices:MatrixScores",
+        "part": "limner.scores.matrices:PartOfScores",
+        "scorer": "limner.scores.pairs:ScorerScores",
+        "sent sets": "limner.scores.device_sets:TorchSetScores.sent",
+        "sent": "limner.scores.device:TorchScores.sent",
+        "sets": "limner.scores.set_scores:SetScores.of",
+        "tensors": "limner.scores.device:TorchScores.of",
+        "vectors": "limner.scores.vectors:VectorScores",
+    },
+)
+"""The constructor of every kind of scores, which a base class cannot import."""
 
 
 @dataclass(frozen=True)

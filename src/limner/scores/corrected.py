@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -15,8 +15,8 @@ from limner.core.arrays import Float32, IntArray, array
 from limner.core.collection import Collection
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, shown
-from limner.core.progress import SILENT, Progress, ProgressLike, as_progress
-from limner.scores.base import KINDS, Best, Scores
+from limner.core.progress import Progress, ProgressLike, as_progress
+from limner.scores.base import Best, Scores
 from limner.scores.correction import CORRECTIONS, TUNERS, Correction, Statistics, correction
 from limner.scores.lowprecision import Shifted, ShiftedListRequest
 from limner.scores.parallel_blocks import Block, Result
@@ -31,6 +31,7 @@ class CorrectedScores(Scores):
     base: Scores
     correction: Correction
     bank: Bank | None = None
+    _gathered: list[Statistics] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Uses the ids of the scores; refuses statistics of other candidates."""
@@ -45,19 +46,18 @@ class CorrectedScores(Scores):
         """The type of the uncorrected scores."""
         return self.base.dtype
 
-    @cached_property
+    @property
     def statistics(self) -> Statistics:
         """The statistics of each candidate, from the bank."""
-        return self._gathered(SILENT)
+        return self.gather()
 
     def gather(self, *, progress: ProgressLike = None) -> Statistics:
         """The statistics of each candidate; `progress` is called with (queries done, queries in total)."""
-        progress = as_progress(progress)
-        if "statistics" not in self.__dict__:
-            self.__dict__["statistics"] = self._gathered(progress)
-        return self.statistics
+        if not self._gathered:
+            self._gathered.append(self._from_bank(as_progress(progress)))
+        return self._gathered[0]
 
-    def _gathered(self, progress: Progress) -> Statistics:
+    def _from_bank(self, progress: Progress) -> Statistics:
         statistics = self.bank[0] if isinstance(self.bank, tuple) else self.bank
         if isinstance(statistics, Statistics):
             if statistics.candidates != self.candidates:
@@ -168,7 +168,6 @@ def gather_first(scores: object, progress: Progress) -> None:
         scores.gather(progress=progress.step(f"gathering statistics for {scores.correction}", "queries"))
 
 
-@KINDS.register("corrected")
 def correct(
     scores: Scores,
     method: str | Path | type[Correction] | Correction | Statistics,

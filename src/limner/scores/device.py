@@ -22,7 +22,7 @@ from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.progress import ProgressLike
 from limner.core.torch_device import device_named, full_precision, torch_module
-from limner.scores.base import KINDS, LARGEST, TILE_ROWS, Best, Scores, current_runner, refuse_overflow
+from limner.scores.base import LARGEST, TILE_ROWS, Best, Scores, current_runner, refuse_overflow
 from limner.scores.lowprecision import GPUFilter, ListRequest, Selective, gpu_filter_of, request_of
 from limner.scores.parallel_blocks import Block, Result
 
@@ -222,7 +222,3 @@ def _refuse_wide(vectors: Tensor, ids: Ids) -> None:
             f"vector of {ids[row]!r} (row {row}) holds a number too large for single precision: divide all vectors by "
             "a constant"
         )
-
-
-KINDS.register("tensors")(TorchScores.of)
-KINDS.register("sent")(TorchScores.sent)

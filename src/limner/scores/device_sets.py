@@ -19,7 +19,7 @@ from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.torch_device import full_precision, torch_module
-from limner.scores.base import KINDS, LARGEST, Scores
+from limner.scores.base import LARGEST, Scores
 from limner.scores.device import sent_vectors
 from limner.scores.set_scores import SetScores
 
@@ -253,6 +253,3 @@ def _chosen(side: _Side, items: IntArray) -> _Side:
     rows = np.repeat(side.starts[items] - starts[:-1], counts) + np.arange(starts[-1])
     index = torch_module().as_tensor(rows, device=side.vectors.device)
     return _Side(side.ids[items], side.vectors[index], starts, side.span)
-
-
-KINDS.register("sent sets")(TorchSetScores.sent)

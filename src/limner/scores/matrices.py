@@ -11,13 +11,12 @@ import numpy as np
 from limner.core.arrays import Array, Float32, IntArray, array, numbers, pieces, unmasked
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.scores.base import KINDS, Scores, refuse_nan
+from limner.scores.base import Scores, refuse_nan
 from limner.scores.parallel_blocks import Block
 
 WHAT = "similarity matrix"
 
 
-@KINDS.register("matrix")
 @dataclass(frozen=True, eq=False)
 class MatrixScores(Scores):
     """A precomputed matrix, in memory or memory-mapped.
@@ -70,7 +69,6 @@ class MatrixScores(Scores):
         return np.array(self.values[start:stop], dtype=self.dtype, order="C")
 
 
-@KINDS.register("part")
 @dataclass(frozen=True, eq=False)
 class PartOfScores(Scores):
     """A view of some rows and columns of other scores.

@@ -12,7 +12,7 @@ import numpy as np
 from limner.core.arrays import Float32, array
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.scores.base import KINDS, Scores, refuse_nan
+from limner.scores.base import Scores, refuse_nan
 from limner.scores.inputs import Scorer
 from limner.scores.parallel_blocks import Block
 
@@ -26,7 +26,6 @@ def _picked(items: Any, positions: Any) -> object:
     return items[positions] if hasattr(items, "shape") or hasattr(items, "kind") else [items[int(i)] for i in positions]
 
 
-@KINDS.register("kernel")
 @dataclass(frozen=True, eq=False)
 class KernelScores(Scores):
     """Blocks of `kernel(query items, candidate items)`, in double precision."""
@@ -73,7 +72,6 @@ class KernelScores(Scores):
         return block
 
 
-@KINDS.register("scorer")
 @dataclass(frozen=True, eq=False)
 class ScorerScores(Scores):
     """Every pair scored by a pair scorer, batch by batch, in double precision."""

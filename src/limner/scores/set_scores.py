@@ -12,7 +12,7 @@ from limner.core.arrays import Float32, IntArray
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
 from limner.core.progress import ProgressLike, as_progress
-from limner.scores.base import KINDS, LARGEST, SIMILARITIES, TILE_COLUMNS, TILE_ROWS, Scores
+from limner.scores.base import LARGEST, SIMILARITIES, TILE_COLUMNS, TILE_ROWS, Scores
 from limner.scores.exact_products import SMALL, Products
 from limner.scores.parallel_blocks import Block, Result
 from limner.scores.vector_sets import VectorSets
@@ -161,9 +161,6 @@ class SetScores(Scores):
         terms = np.exp(self.gamma * (block - np.repeat(highest, lengths, axis=axis)))
         sums = np.add.reduceat(terms, starts, axis=axis, dtype=np.float64)
         return np.asarray(highest + np.log(sums) / self.gamma, dtype=np.float32)
-
-
-KINDS.register("sets")(SetScores.of)
 
 
 CHUNK = 4 * TILE_COLUMNS

@@ -13,7 +13,7 @@ from limner.core.arrays import Float32
 from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
 from limner.core.progress import Progress, ProgressLike, as_progress
-from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Best, Scores, current_runner, refuse_overflow
+from limner.scores.base import LARGEST, TILE_COLUMNS, TILE_ROWS, Best, Scores, current_runner, refuse_overflow
 from limner.scores.exact_products import (
     WHOLE,
     Int64,
@@ -33,7 +33,6 @@ LOOPS = "limner.scores.pair_kernels"
 """Single pairs are computed by compiled loops where these are loaded; else from tiles, since loading takes longer."""
 
 
-@KINDS.register("vectors")
 @dataclass(frozen=True, eq=False)
 class VectorScores(Scores):
     """Products of two sets of vectors, tile by tile.

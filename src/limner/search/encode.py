@@ -22,7 +22,8 @@ from limner.encoders.contract import (
     refuse_blank,
     set_similarity,
 )
-from limner.scores import VectorSets, usable_cores
+from limner.scores import VectorSets
+from limner.scores.parallel_blocks import usable_cores
 
 __all__ = [
     "Encoder", "SetEncoder", "TwoSided", "encoded", "encoded_known", "encoded_queries", "encoded_readable",

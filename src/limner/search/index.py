@@ -18,9 +18,10 @@ from limner.core.errors import LimnerError, UnknownId, UnknownName, shown
 from limner.core.ids import Ids
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.ranking import Ranking
-from limner.scores import Scores, Statistics, VectorScores, VectorSets
+from limner.scores import Scores, VectorSets
 from limner.scores.corrected import correct
-from limner.scores.correction import Correction
+from limner.scores.correction import Correction, Statistics
+from limner.scores.vectors import VectorScores
 from limner.search import approximate, exact_search, set_search
 from limner.search.approximate import Ann, Recall, Row
 from limner.search.encode import Encoder, SetEncoder, TwoSided, encoded_queries, identity, set_similarity

@@ -9,8 +9,7 @@ from pathlib import Path
 from limner.core.errors import LimnerError
 from limner.core.paths import parse_json
 from limner.core.progress import ProgressLike
-from limner.scores import Statistics
-from limner.scores.correction import Correction
+from limner.scores.correction import Correction, Statistics
 from limner.search.index import Index
 from limner.search.queries import Queries
 from limner.search.store import connect

@@ -26,7 +26,8 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.progress import ProgressLike, as_progress
-from limner.scores import Block, Scores, VectorSets
+from limner.scores import Scores, VectorSets
+from limner.scores.parallel_blocks import Block
 from limner.scores.set_scores import SetScores, item_ranges
 from limner.scores.vector_sets import vector_names
 from limner.search.exact_search import Best, Places, merged

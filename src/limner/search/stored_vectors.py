@@ -13,7 +13,9 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownId, shown
 from limner.core.ids import Ids
 from limner.core.images import give_back
-from limner.scores import Block, Scores, VectorScores, VectorSets
+from limner.scores import Scores, VectorSets
+from limner.scores.parallel_blocks import Block
+from limner.scores.vectors import VectorScores
 from limner.search.queries import Vectors
 from limner.search.set_search import Piece, pieces_of
 from limner.search.store import VectorStore

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse, Response
 
-from limner.scores import CORRECTIONS
+from limner.scores.correction import CORRECTIONS
 from limner.web.failures import DIRECTIONS, ORDERS, with_classes
 from limner.web.search_page import parse_request
 from limner.web.search_request import BY, FOUND, MOST, MOST_FILTERS, QUERY

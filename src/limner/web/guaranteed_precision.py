@@ -10,7 +10,7 @@ from limner.web.jobs import NOTICED, Job
 from limner.web.search_request import LOWEST_PROMISE, SearchRequest
 
 if TYPE_CHECKING:
-    from limner.search import Calibration, CutOff
+    from limner.search.cut_off import Calibration, CutOff
     from limner.systems.system_spec import OpenSystem
     from limner.web.library import Library
 
@@ -44,7 +44,7 @@ def promised_order(
 
 def _calibration(library: Library, ready: OpenSystem, request: SearchRequest) -> Calibration:
     """The calibration from judged queries about images that the system was not trained on, computed once."""
-    from limner.search import calibrate, judged_queries
+    from limner.search.cut_off import calibrate, judged_queries
 
     def work(job: Job) -> Calibration:
         scores = ready.scores.T if request.direction == "t2i" else ready.scores

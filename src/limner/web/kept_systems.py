@@ -27,7 +27,8 @@ from limner.encoders.cache import content_key
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
-    from limner.scores import Scores, Statistics
+    from limner.scores import Scores
+    from limner.scores.correction import Statistics
     from limner.systems.hold_out import Division
 
 Value = TypeVar("Value")
@@ -94,7 +95,7 @@ class KeptSystems:
 
     def statistics(self, key: str | None, make: Callable[[], Statistics]) -> Statistics:
         """The statistics of a correction."""
-        from limner.scores import Statistics
+        from limner.scores.correction import Statistics
 
         return self.value(key, "statistics.npz", make, read=Statistics.load, write=Statistics.save)
 

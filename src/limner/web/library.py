@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from limner.core.errors import LimnerError, UnknownName
-from limner.scores import CORRECTIONS, correction
+from limner.scores.correction import CORRECTIONS, correction
 from limner.systems.opening import features_of, find_system
 from limner.systems.system_files import ScoreFile
 from limner.systems.system_spec import OpenSystem, SystemSpec

@@ -15,7 +15,7 @@ from limner.core.arrays import FloatArray, IntArray
 from limner.core.cut_texts import collected, is_cut_note
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.scores import CORRECTIONS
+from limner.scores.correction import CORRECTIONS
 from limner.systems.system_spec import OpenSystem
 from limner.web.guaranteed_precision import promised_order
 from limner.web.jobs import NOTICED
@@ -28,7 +28,8 @@ from limner.web.word_search import Pieces, WordSearch, marked, texts_of_index
 if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.core.embeddings import Embeddings
-    from limner.scores import Scores, Statistics
+    from limner.scores import Scores
+    from limner.scores.correction import Statistics
     from limner.search import Hit, Match
 
 BANK = 5000
@@ -312,7 +313,7 @@ def _corrected(library: Library, ready: OpenSystem, request: SearchRequest, quer
 
 def _bank(ready: OpenSystem, loaded: Loaded, request: SearchRequest) -> Statistics:
     """Statistics of each candidate from bank queries; from the pool itself if there are none."""
-    from limner.scores import correct
+    from limner.scores.corrected import correct
 
     scores = ready.scores.T if request.direction == "t2i" else ready.scores
     if not ready.encodes or not loaded.divided:

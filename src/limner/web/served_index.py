@@ -14,8 +14,10 @@ from limner.web.search_request import LOWEST_PROMISE, SearchRequest, no_new_imag
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from limner.scores import Statistics
-    from limner.search import Calibration, Hit, Hits, Index, ItemTexts
+    from limner.scores.correction import Statistics
+    from limner.search import Hit, Hits, Index
+    from limner.search.cut_off import Calibration
+    from limner.search.item_texts import ItemTexts
     from limner.search.queries import Vectors
 
 
@@ -144,7 +146,8 @@ class ServedIndex:
         """Hits by vectors, or with words, minus terms and filters; and the words that were looked for."""
         if not request.has_terms:
             return self.index.search(query, k), request.words.strip()
-        from limner.search import read_terms, search_words
+        from limner.search import search_words
+        from limner.search.query_terms import read_terms
 
         item_texts = texts(self.name)
         hits = search_words(self.index, query, k, by=request.by, where=request.where, texts=item_texts)
@@ -192,7 +195,7 @@ class ServedIndex:
     @cached_property
     def calibration(self) -> tuple[Calibration, int]:
         """The calibration of its hits from judged queries, and the version of the index it belongs to."""
-        from limner.search import calibration_of
+        from limner.search.index_calibration import calibration_of
 
         try:
             return calibration_of(self.index), self.index.version

@@ -15,8 +15,10 @@ from limner.web.search_request import SearchRequest
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
-    from limner.search import ItemTexts, Match, Terms
+    from limner.search import Match
     from limner.search.hybrid import Ordered
+    from limner.search.item_texts import ItemTexts
+    from limner.search.query_terms import Terms
     from limner.systems.system_spec import OpenSystem
     from limner.web.library import Library
 
@@ -92,14 +94,15 @@ class WordSearch:
 
 def terms_of(request: SearchRequest, texts: ItemTexts) -> Terms:
     """The words, minus terms and filters of a request."""
-    from limner.search import read_filters, read_terms
+    from limner.search.query_terms import read_filters, read_terms
 
     return read_terms(request.words, texts.names).with_filters(read_filters(request.where))
 
 
 def texts_of(library: Library, request: SearchRequest, pool: Collection, system: str = "") -> ItemTexts:
     """The texts of the part of a collection that a system searches, read once."""
-    from limner.search import ItemTexts, with_captions
+    from limner.search import with_captions
+    from limner.search.item_texts import ItemTexts
 
     side = "images" if request.finds_images else "texts"
 
@@ -114,7 +117,8 @@ def texts_of(library: Library, request: SearchRequest, pool: Collection, system:
 
 def texts_of_index(library: Library, name: str, *, patience: float = NOTICED) -> ItemTexts:
     """The stored texts of an index's items, read once per version."""
-    from limner.search import ItemTexts, search_words
+    from limner.search import search_words
+    from limner.search.item_texts import ItemTexts
 
     index = library.indexes[name].index
 

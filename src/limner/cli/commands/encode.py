@@ -105,7 +105,7 @@ def _items(source: str, side: str | None, options: dict[str, object], columns: d
 
         collection = load(source, None, **options, **({"columns": columns} if columns else {}))
         return (collection.images if side == "images" else collection.texts), False
-    from limner.search import read
+    from limner.search.items import read
 
     if not Path(source).exists():
         raise LimnerError(f"no file or folder {source}: for a collection, add --side images or --side texts")

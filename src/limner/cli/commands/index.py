@@ -203,7 +203,7 @@ class _Source:
 
 def _listed(path: str) -> Items:
     from limner.core.collection import Items
-    from limner.search import read
+    from limner.search.items import read
 
     contents = read(path)
     if not isinstance(contents, Items):
@@ -306,7 +306,7 @@ def _encoded(
 ) -> Iterator[tuple[Vectors, Items | None]]:
     """The items encoded in chunks, with one vector each or several; `unopened` collects images that do not open."""
     from limner.encoders.batching import PART_SECONDS, paced
-    from limner.scores import RUNNER
+    from limner.scores.base import RUNNER
     from limner.search.encode import encoded_known, encoded_readable, refuse_blank
 
     cluster: Any = RUNNER.get()

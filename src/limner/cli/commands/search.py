@@ -189,7 +189,7 @@ def _queries(text: list[str] | None, images: list[Path] | None, queries: str | N
     """The queries, from exactly one of the three options."""
     from limner.core.collection import Items
     from limner.core.ids import Ids
-    from limner.search import read
+    from limner.search.items import read
 
     if sum(map(bool, (text, images, queries))) != 1:
         raise typer.BadParameter("give exactly one of TEXT, --image FILE or --queries FILE")
@@ -212,10 +212,10 @@ def _correction(
     index: Index, correct: str, bank: Path | None, statistics: list[Path], options: dict[str, object], *, trust: bool
 ) -> dict[str, Any]:
     """The correction in the form that `index.search` accepts."""
-    from limner.scores import Statistics
-    from limner.scores.correction import CORRECTIONS
-    from limner.search import kept_correction, read
+    from limner.scores.correction import CORRECTIONS, Statistics
+    from limner.search import kept_correction
     from limner.search.index_correction import KEPT
+    from limner.search.items import read
 
     if correct == KEPT:
         if bank or options:

@@ -20,6 +20,7 @@ from limner.core.registry import Registry
 from limner.evaluation.measures import Measure
 from limner.evaluation.results import ALONE, Evaluated, Result, comparable, paired
 from limner.evaluation.tables import FORMATS, TableReport, json_ready
+from limner.stats.rank_sets import RankSets, rank_sets_of_means, rank_sets_of_sum
 
 PAIRED, UNPAIRED, MEANS = "paired", "unpaired", "means only"
 """The data behind a table: values of every query, means and numbers of queries, or only means."""
@@ -275,7 +276,7 @@ def _without_sets(group: Sequence[BoardEntry], notes: tuple[str, ...]) -> BoardT
 
 def _rank_sets(
     entries: Sequence[BoardEntry], level: float, samples: int, seed: int
-) -> tuple[stats.RankSets | None, str, tuple[str, ...]]:
+) -> tuple[RankSets | None, str, tuple[str, ...]]:
     """The rank sets, the data behind them, and notes."""
     measure = entries[0].measure
     results = [entry.result for entry in entries if entry.result is not None]
@@ -283,7 +284,7 @@ def _rank_sets(
         return None, MEANS, (f"{measure} is not a mean over queries: ranks have no confidence sets here",)
     if len(results) == len(entries) and (parts := _parts(results)) is not None:
         notes = (ALONE,) if results[0].direction == "run" and results[0].clusters is None else ()
-        return stats.rank_sets_of_sum(parts, level=level, samples=samples, seed=seed), PAIRED, notes
+        return rank_sets_of_sum(parts, level=level, samples=samples, seed=seed), PAIRED, notes
     bounds, units = measure.kind.bounds, [entry.units or entry.queries for entry in entries]
     if bounds is None or measure.kind.composite is not None:
         return None, MEANS, (f"{measure} has no bounds, so means alone do not tell systems apart",)
@@ -294,7 +295,7 @@ def _rank_sets(
     values = np.array([entry.value for entry in entries]) * measure.kind.better
     ends = tuple(sorted(end * measure.kind.better for end in bounds))
     return (
-        stats.rank_sets_of_means(values, np.array(units, dtype=float), bounds=(ends[0], ends[1]), level=level),
+        rank_sets_of_means(values, np.array(units, dtype=float), bounds=(ends[0], ends[1]), level=level),
         UNPAIRED,
         cautions,
     )
@@ -328,7 +329,7 @@ def _part(results: Sequence[Result], weight: float = 1.0) -> stats.Part:
     return stats.Part(values, np.arange(len(values)) if clusters is None else clusters, weight)
 
 
-def _row(entries: Sequence[BoardEntry], at: int, sets: stats.RankSets | None, level: float) -> BoardRow:
+def _row(entries: Sequence[BoardEntry], at: int, sets: RankSets | None, level: float) -> BoardRow:
     entry = entries[at]
     better = entry.measure.kind.better
     rank = 1 + sum(better * rival.value > better * entry.value for rival in entries)
@@ -342,7 +343,7 @@ def _row(entries: Sequence[BoardEntry], at: int, sets: stats.RankSets | None, le
 
 
 def _against(
-    entries: Sequence[BoardEntry], at: int, sets: stats.RankSets | None, level: float
+    entries: Sequence[BoardEntry], at: int, sets: RankSets | None, level: float
 ) -> tuple[float | None, float | None]:
     """The detectable difference between a system and the next one, and the queries needed to detect the actual one."""
     one, next_ = entries[at], entries[at + 1]

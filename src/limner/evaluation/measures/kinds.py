@@ -18,7 +18,9 @@ from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError
 from limner.core.registry import Registry
 from limner.evaluation.placements import Placements
-from limner.stats import Interval, Part, sum_interval
+from limner.stats import Interval
+from limner.stats.bootstrap import Part
+from limner.stats.bounded import sum_interval
 from limner.stats.order import median
 
 MEASURES: Registry[MeasureKind] = Registry("measure", {})

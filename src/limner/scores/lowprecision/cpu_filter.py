@@ -14,7 +14,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from threading import local
 from typing import Any, Protocol, runtime_checkable
 
@@ -108,9 +107,9 @@ class Attempts:
         self.tried, self.failed = self.tried + len(worked), self.failed + worked.count(False)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Filter:
-    """Filter and verify for products of vectors.
+    """Filter and verify for products of vectors; it keeps the rounded candidates and the memory of its threads.
 
     Args:
         scores: The scores to search.
@@ -121,6 +120,7 @@ class Filter:
     form: Int8
     _attempts: Attempts = field(default_factory=Attempts)
     _own: local = field(default_factory=local)
+    _candidates: tuple[Columns, Rounded] | None = None
 
     def stream(self, consume: Any, *, workers: int | None = None, progress: ProgressLike = None) -> Iterator[object]:
         """Like `Scores.stream` for a `Selective` consumer; blocks with too many undecided pairs are read in float32."""
@@ -156,7 +156,7 @@ class Filter:
             return otherwise(start, stop) if result is None else result
 
         with threads(workers) as work_on:
-            self.__dict__["_candidates"] = self._stored(work_on)
+            self._candidates = self._stored(work_on)
             self._attempts.took(*work_on(worked, (0, n // 2)))
             yield from counted(work_on(work, range(0, n, TILE_ROWS)), TILE_ROWS, n, progress)
 
@@ -166,16 +166,14 @@ class Filter:
         if not hasattr(self._own, "bits"):
             self._own.bits = np.empty(TILE_ROWS * self.scores.shape[1], dtype=np.uint16)
         bits = self._own.bits[: (stop - start) * self.scores.shape[1]].reshape(stop - start, -1)
+        if self._candidates is None:
+            self._candidates = self._stored(map)
         columns, lengths = self._candidates
         columns.multiply(rows, bits)
         return ProductBlock(start, self.scores, bits, Bounds.of(rows, lengths))
 
-    @cached_property
-    def _candidates(self) -> tuple[Columns, Rounded]:
-        """The candidates in the layout of the format, and their lengths."""
-        return self._stored(map)
-
     def _stored(self, work_on: Callable[..., Iterator[object]]) -> tuple[Columns, Rounded]:
+        """The candidates in the layout of the format, and their lengths."""
         matrix = self.scores.candidate_vectors.matrix
         columns = self.form.columns(*matrix.shape)
 

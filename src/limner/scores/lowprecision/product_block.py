@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -33,9 +32,11 @@ LEFT = 64
 """At most so many pairs of each row may be left to the grid, on average."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class ProductBlock:
     """Low-precision products of a block of rows, and the decisions that they allow with certainty.
+
+    The products may be put in order, in place: `tops` is then the highest of every group of columns.
 
     Args:
         start: The query of the first row.
@@ -48,6 +49,7 @@ class ProductBlock:
     scores: Products
     bits: Bits
     bounds: Bounds
+    tops: npt.NDArray[np.int16] | None = None
 
     @property
     def rows(self) -> Float32:
@@ -66,7 +68,7 @@ class ProductBlock:
 
     def candidates(self, k: int, keys: Keys | None = None) -> Pairs | None:
         """Columns that may be among the k best of each row; None if there are too many."""
-        if self.is_ordered:
+        if self.tops is not None:
             raise RuntimeError("the bits of these products are lost: they were put in order")
         from limner.scores.lowprecision.filter_kernels import GROUP, select
 
@@ -101,7 +103,7 @@ class ProductBlock:
 
         indices, scores = np.zeros((len(self.bits), k), np.int32), np.zeros((len(self.bits), k), np.float32)
         _, *factors = self._factors
-        return (indices, scores) if best_near(*self.ordered, *factors, self._room(k), indices, scores) else None
+        return (indices, scores) if best_near(*self.put_in_order(), *factors, self._room(k), indices, scores) else None
 
     def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[npt.NDArray[np.int32], Block] | None:
         """Gives the same result as `choose` on the shifted float32 block."""
@@ -114,21 +116,16 @@ class ProductBlock:
             return None
         return chosen(self.scores, self.start, self.rows, choose, decided, shifted.apply)
 
-    @property
-    def is_ordered(self) -> bool:
-        """Whether the products were put in order, so that the bits are lost."""
-        return "ordered" in self.__dict__
-
-    @cached_property
-    def ordered(self) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int16]]:
+    def put_in_order(self) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int16]]:
         """The products in order, and the highest of every group of columns; the bits are lost."""
-        from limner.scores.lowprecision.filter_kernels import GROUP
-        from limner.scores.lowprecision.ordered_kernels import put_in_order
+        if self.tops is None:
+            from limner.scores.lowprecision.filter_kernels import GROUP
+            from limner.scores.lowprecision.ordered_kernels import put_in_order
 
-        rows, width = self.bits.shape
-        tops = np.empty((rows, -(-width // GROUP)), np.int16)
-        put_in_order(self.bits.view(np.int16), tops)
-        return self.bits.view(np.int16), tops
+            rows, width = self.bits.shape
+            self.tops = np.empty((rows, -(-width // GROUP)), np.int16)
+            put_in_order(self.bits.view(np.int16), self.tops)
+        return self.bits.view(np.int16), self.tops
 
     def listed(self, indptr: Int64, columns: Int64) -> Float32:
         """The float32 score of every row and each column of its list."""
@@ -147,7 +144,7 @@ class ProductBlock:
         columns, room = np.empty_like(owners), max(width // ROW_SHARE, LEAST_COUNTED)
         positives = ranked.indptr, ranked.columns, ranked.scores, ranked.depths
         _, *factors = self._factors
-        count = count_near(*self.ordered, *factors, positives, pools, room, counts, owners, columns, given_up)
+        count = count_near(*self.put_in_order(), *factors, positives, pools, room, counts, owners, columns, given_up)
         if count < 0 or np.count_nonzero(given_up) > MANY * rows:
             return None
         return AboveCounts(counts, owners[:count].copy(), columns[:count].copy(), np.flatnonzero(given_up))

@@ -14,7 +14,7 @@ from limner.core.arrays import Float32, IntArray
 from limner.core.collection import Items
 from limner.encoders.batching import padded
 from limner.encoders.torch_encoders import JointEncoder, on_device, stacked
-from limner.scores import usable_cores
+from limner.scores.parallel_blocks import usable_cores
 
 PIXEL_MEMORY = 2 << 30
 """Bytes of preprocessed images that are kept in memory; the others are decoded again in every epoch."""

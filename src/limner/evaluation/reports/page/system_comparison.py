@@ -15,7 +15,7 @@ from limner.evaluation.label_estimates import VIEW, EstimatedDifference
 from limner.evaluation.reports.page.words import direction_title, plain
 from limner.evaluation.reports.report import Report
 from limner.evaluation.results import Result
-from limner.stats import correlation_matrix
+from limner.stats.correlation import correlation_matrix
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
