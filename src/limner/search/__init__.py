@@ -1,7 +1,7 @@
 """Search: an index over images or texts on disk or in object storage, exact by default, approximate on request."""
 
 from limner.search.approximate import Ann
-from limner.search.hits import Hit, Hits, Match
+from limner.search.hits import Hit, Hits
 from limner.search.hybrid import search_words
 from limner.search.index import Index, index, open_index
 from limner.search.index_calibration import calibrate_index, search_sure
@@ -13,7 +13,6 @@ __all__ = [
     "Hit",
     "Hits",
     "Index",
-    "Match",
     "calibrate_index",
     "index",
     "keep_correction",

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from limner.core.embeddings import Embeddings
     from limner.scores import Scores
     from limner.scores.correction import Statistics
-    from limner.search import Hit, Match
+    from limner.search import Hit
+    from limner.search.hits import Match
 
 BANK = 5000
 """Maximum number of bank queries from the training split."""

@@ -15,7 +15,7 @@ from limner.web.search_request import SearchRequest
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
-    from limner.search import Match
+    from limner.search.hits import Match
     from limner.search.hybrid import Ordered
     from limner.search.item_texts import ItemTexts
     from limner.search.query_terms import Terms
