@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError
 from limner.core.registry import Registry
-from limner.encoders.contract import Encoder, SetEncoder, TwoSided, encoded, encoded_sets
+from limner.encoders.contract import Encoder, SetEncoder, TwoSided, encoded
 from limner.encoders.memory import before_torch
 
 before_torch()
@@ -22,7 +22,7 @@ if not TYPE_CHECKING:
     __getattr__ = submodules(__name__)
 
 __all__ = [
-    "ENCODERS", "Encoder", "SetEncoder", "TwoSided", "encoded", "encoded_sets", "encoder", "encoder_named",
+    "ENCODERS", "Encoder", "SetEncoder", "TwoSided", "encoded", "encoder", "encoder_named",
 ]  # fmt: skip
 
 ENCODERS: Registry[object] = Registry(

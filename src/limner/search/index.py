@@ -33,7 +33,7 @@ from limner.search.stored_vectors import HeldVersion, StoredScores
 
 System = Encoder | TwoSided | SetEncoder | Callable[..., object]
 Named = str | type[Correction] | Correction
-How = str | Path | type[Correction] | Correction | Statistics
+How = Named | Path | Statistics
 
 EXISTING = ("refuse", "replace", "skip")
 MEMORY = 2**30
@@ -417,8 +417,7 @@ def index(
             several vectors per item, are searched by late interaction (see `limner.search.set_search`).
         items: The images or texts of the vectors; must contain every id. Texts and paths are stored, and thumbnails of
             images without a path.
-        similarity: "cosine" (vectors are stored with length 1) or "dot"; by default cosine, or what a system with
-            several vectors per item says.
+        similarity: "cosine" (vectors are stored with length 1) or "dot"; by default cosine, or as the system says.
         system: The model that made the vectors, which also encodes queries; other models are refused afterwards.
         system_name: The system that `limner search` loads to encode queries: a file, or "module:thing".
         model_label: Name of the system in messages; its name by default.
