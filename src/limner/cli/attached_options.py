@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 REGISTRIES = {
     "--model": ("limner.systems:SYSTEMS", "limner.encoders:ENCODERS"),
-    "--correct": ("limner.scores:CORRECTIONS",),
+    "--correct": ("limner.match:CORRECTIONS",),
     "--scorer": ("limner.match:SCORERS",),
     "SYSTEM": ("limner.systems:SYSTEMS",),
 }

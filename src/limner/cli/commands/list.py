@@ -19,7 +19,7 @@ Answer = tuple[str, dict[str, object]]
 REGISTRIES = {
     "systems": ("system", "limner.systems:SYSTEMS"),
     "encoders": ("encoder", "limner.encoders:ENCODERS"),
-    "corrections": ("correction", "limner.scores:CORRECTIONS"),
+    "corrections": ("correction", "limner.match:CORRECTIONS"),
     "fusions": ("fusion", "limner.match:FUSIONS"),
     "scorers": ("scorer", "limner.match:SCORERS"),
     "losses": ("loss", "limner.systems:LOSSES"),
