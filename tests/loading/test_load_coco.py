@@ -19,6 +19,7 @@ from limner.core.judgements import Judgements
 from limner.datasets import coco_judgements as extended
 from limner.datasets.coco import load_captions, load_karpathy_5k, read_instances, with_folds
 from limner.datasets.karpathy import load_precomp
+from limner.encoders.contract import scores_of_model
 from limner.evaluation import protocols
 
 DATA = Path(os.environ.get("LIMNER_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data")
@@ -184,6 +185,69 @@ def test_ids_that_do_not_fit_the_captions(tmp_path, no_package, ids, message):
     np.save(five_k(tmp_path) / "coco_test_ids.npy", np.array(list(ids)))
     with pytest.raises(LimnerError, match=message):
         load_karpathy_5k(tmp_path)
+
+
+def karpathy_json(folder):
+    """Karpathy's file with two images of the test split, the second with one caption more, and one of another split."""
+    images = [
+        {"cocoid": 100 + i, "filename": f"COCO_val2014_{100 + i:012}.jpg", "split": split,
+         "sentences": [{"raw": f" caption {n} of {i}", "sentid": 1000 + 10 * i + n} for n in range(5 + (i == 1))]}
+        for i, split in enumerate(("test", "test", "restval"))
+    ]  # fmt: skip
+    return put(folder, dataset_coco__json=json.dumps({"images": images, "dataset": "coco"}))
+
+
+def test_the_file_of_karpathy_gives_the_first_five_captions(tmp_path, no_package):
+    loaded = limner.load(f"coco-5k:{karpathy_json(tmp_path)}")
+    assert list(loaded.texts.ids) == [*map(str, range(1000, 1005)), *map(str, range(1010, 1015))]
+    assert loaded.texts.values[0] == "caption 0 of 0"
+    np.save(tmp_path / "coco_test_ids.npy", np.array([*range(1011, 1016), *range(1000, 1005)]))
+    listed = load_karpathy_5k(tmp_path / "dataset_coco.json")
+    assert list(listed.texts.ids) == [*map(str, range(1011, 1016)), *map(str, range(1000, 1005))]
+    assert list(listed.images.ids) == ["101", "100"]
+
+
+def test_the_file_of_karpathy_without_a_test_split_is_refused(tmp_path, no_package):
+    put(tmp_path, dataset_coco__json=json.dumps({"images": [{"sentences": [], "split": "train"}]}))
+    with pytest.raises(LimnerError, match="no image of the split 'test'"):
+        load_karpathy_5k(tmp_path)
+    with pytest.raises(LimnerError, match="no captions in .*: expected Karpathy's dataset_coco.json"):
+        load_karpathy_5k(put(tmp_path / "empty"))
+
+
+def test_the_whole_test_split_from_the_file_of_karpathy(tmp_path, shared_data):
+    pytest.importorskip("eccv_caption")
+    table = load_karpathy_5k(shared_data / "coco" / "karpathy_test_5k.tsv")
+    images = [
+        {"cocoid": int(image), "split": "test", "sentences": [{"raw": text, "sentid": int(key)} for key, text in texts]}
+        for image, texts in _captions_of(table).items()
+    ]
+    put(tmp_path, dataset_coco__json=json.dumps({"images": images[::-1]}))
+    loaded = load_karpathy_5k(tmp_path)
+    assert (len(loaded.images), len(loaded.texts), set(loaded.extra)) == (5000, 25_000, {"cxc", "eccv"})
+    assert list(loaded.texts.ids) == list(table.texts.ids) and loaded.texts.values == table.texts.values
+    assert loaded.texts.field("fold") == table.texts.field("fold")
+
+
+def _captions_of(collection):
+    captions = {}
+    for row, column in zip(collection.judgements.rows, collection.judgements.columns, strict=True):
+        text = collection.texts.ids[column], collection.texts.values[column]
+        captions.setdefault(collection.images.ids[row], []).append(text)
+    return captions
+
+
+def test_a_model_is_refused_where_only_ids_are_known(tmp_path):
+    pytest.importorskip("eccv_caption")
+    with pytest.raises(LimnerError, match="all 25,000 texts are empty.*dataset_coco.json .*'coco-5k:DIR'"):
+        scores_of_model(Words(), limner.load("coco-5k"))
+
+
+class Words:
+    def encode_texts(self, items, /):
+        raise AssertionError("texts without words are encoded")
+
+    encode_images = encode_texts
 
 
 def test_only_a_test_split(tmp_path):

@@ -91,9 +91,9 @@ BUILT_IN = (
         "limner.datasets.coco:load_karpathy_5k",
         files=("karpathy_test_5k.tsv",),
         fetch=(
-            "Ids, CxC and ECCV Caption: pip install 'limner[eccv]'. Texts: DIR/karpathy_test_5k.tsv with "
-            "columns image_id, caption_id, caption, made from dataset_coco.json. CxC ratings: sits_test.csv of "
-            "Crisscrossed Captions."
+            "Captions: dataset_coco.json of Andrej Karpathy's caption splits (caption_datasets.zip, Stanford) in DIR,"
+            " then 'coco-5k:DIR'. Judgements of CxC and ECCV Caption: pip install 'limner[eccv]'. CxC ratings: sits_test.csv"
+            " of Crisscrossed Captions in DIR. Photographs: images=FOLDER with COCO's val2014."
         ),
         needs_path=False,
     ),

@@ -142,8 +142,9 @@ def load_karpathy_5k(
     "-1", "-2" and "plausible-eccv" if instances are given.
 
     Args:
-        path: Folder with `karpathy_test_5k.tsv` (columns image_id, caption_id, caption) and `coco_test_ids.npy`, or
-            the tsv itself. By default, the ids come from the installed package `eccv_caption`, and texts are "".
+        path: Karpathy's `dataset_coco.json`, or `karpathy_test_5k.tsv` (columns image_id, caption_id, caption), or a
+            folder with one of them and, if you have it, `coco_test_ids.npy`. By default, the ids come from the
+            installed package `eccv_caption`, and texts are "": enough for scores and runs, refused by encoders.
         split: "test" or None: this is a test split.
         images: Folder with COCO's val2014 or val2017 images.
         cxc: `sits_test.csv`; by default searched next to the tsv and in `cxc/` next to its folder, then in the package.
@@ -155,8 +156,8 @@ def load_karpathy_5k(
     if split not in (None, "test"):
         raise UnknownName("split", str(split), ["test"], of="'coco-5k'")
     assembly = Assembly("coco-5k", strict=strict)
-    file = None if path is None else _captions_tsv(existing(path, what="COCO test split"))
-    captions = _captions_from_package(assembly) if file is None else _captions_from_tsv(file)
+    file = None if path is None else _captions_file(existing(path, what="COCO test split"))
+    captions = _captions_from_package(assembly) if file is None else _captions_from_file(file)
     objects = None if instances is None else read_instances(instances)
     _add_in_folds(assembly, captions, _fold_order(assembly, file, captions), _image_name(images, captions), objects)
     assembly.refuse_wrong_counts(5)
@@ -191,11 +192,40 @@ def with_folds(collection: Collection, folds: int = 5) -> Collection:
 Captions = dict[str, tuple[str, str, At]]  # caption id -> image id, text, where
 
 
-def _captions_tsv(path: Path) -> Path:
-    file = optional_file(path, ("karpathy_test_5k.tsv", "*test*.tsv"))
+_CAPTION_FILES = ("karpathy_test_5k.tsv", "dataset_coco.json", "*test*.tsv")
+
+
+def _captions_file(path: Path) -> Path:
+    file = optional_file(path, _CAPTION_FILES)
     if file is None:
-        raise LimnerError(f"no karpathy_test_5k.tsv in {path}: expected columns image_id, caption_id, caption")
+        raise LimnerError(
+            f"no captions in {path}: expected Karpathy's dataset_coco.json, or karpathy_test_5k.tsv with the columns "
+            "image_id, caption_id, caption"
+        )
     return file
+
+
+def _captions_from_file(file: Path) -> Captions:
+    return _captions_from_json(file) if file.suffix == ".json" else _captions_from_tsv(file)
+
+
+def _captions_from_json(file: Path) -> Captions:
+    """The captions of Karpathy's test split that `coco_test_ids.npy` lists, else the first five of each image."""
+    captions: Captions = {}
+    first: list[str] = []
+    for row, entry in enumerate(json_file(file, keys=("images",))["images"]):
+        refuse_missing(entry, ("sentences", "split"), At(file), f"image {row}")
+        if entry["split"] != "test":
+            continue
+        refuse_missing(entry, ("cocoid",), At(file), f"image {row}")
+        for sentence in entry["sentences"]:
+            refuse_missing(sentence, ("raw", "sentid"), At(file), f"a sentence of image {row}")
+            captions[str(sentence["sentid"])] = str(entry["cocoid"]), str(sentence["raw"]).strip(), At(file)
+        first += [str(sentence["sentid"]) for sentence in entry["sentences"][:5]]
+    if not captions:
+        refuse(At(file), "no image of the split 'test'; expected Karpathy's dataset_coco.json")
+    listed = _listed_ids(file) or first
+    return {key: captions[key] for key in (listed if set(listed) <= captions.keys() else first)}
 
 
 def _captions_from_tsv(file: Path) -> Captions:
@@ -218,16 +248,11 @@ def _captions_from_package(assembly: Assembly) -> Captions:
 
 def _fold_order(assembly: Assembly, file: Path | None, captions: Captions) -> list[str]:
     """Caption ids in the order that defines the folds."""
-    ids_file = None if file is None else optional_file(file.parent, ("coco_test_ids.npy",))
+    ids_file = _ids_file(file)
     if ids_file is None:
-        try:
-            ids_file = coco_judgements.eccv_folder() / "coco_test_ids.npy"
-        except MissingExtra:
-            assembly.notes.add(
-                At(file or Path()), "no coco_test_ids.npy next to it: folds follow the order of this file"
-            )
-            return list(captions)
-    ids = [str(int(key)) for key in read_array(ids_file, what="ids")]
+        assembly.notes.add(At(file or Path()), "no coco_test_ids.npy next to it: folds follow the order of this file")
+        return list(captions)
+    ids = _ids(ids_file)
     unknown, unlisted = set(ids) - set(captions), set(captions) - set(ids)
     if unknown or unlisted or len(set(ids)) != len(ids):
         message = f"{len(ids):,} ids here, {len(captions):,} captions in {file or 'the package'}"
@@ -236,6 +261,26 @@ def _fold_order(assembly: Assembly, file: Path | None, captions: Captions) -> li
             f"{message}; {len(unknown):,} without a caption, {len(unlisted):,} captions unlisted",
         )
     return ids
+
+
+def _ids_file(file: Path | None) -> Path | None:
+    """The file with the order of the captions: next to theirs, else in the package."""
+    beside = None if file is None else file.parent / "coco_test_ids.npy"
+    if beside is not None and beside.is_file():
+        return beside
+    try:
+        return coco_judgements.eccv_folder() / "coco_test_ids.npy"
+    except MissingExtra:
+        return None
+
+
+def _ids(file: Path) -> list[str]:
+    return [str(int(key)) for key in read_array(file, what="ids")]
+
+
+def _listed_ids(file: Path) -> list[str]:
+    ids_file = _ids_file(file)
+    return [] if ids_file is None else _ids(ids_file)
 
 
 def _add_in_folds(
