@@ -92,8 +92,8 @@ BUILT_IN = (
         files=("karpathy_test_5k.tsv",),
         fetch=(
             "Captions: dataset_coco.json of Andrej Karpathy's caption splits (caption_datasets.zip, Stanford) in DIR,"
-            " then 'coco-5k:DIR'. Judgements of CxC and ECCV Caption: pip install 'limner[eccv]'. Ratings: sits_test.csv"
-            " of Crisscrossed Captions in DIR. Photographs: images=FOLDER with COCO's val2014."
+            " then 'coco-5k:DIR'. CxC and ECCV Caption: pip install 'limner[eccv]'. Ratings: sits_test.csv of"
+            " Crisscrossed Captions in DIR. Photographs: images=FOLDER with COCO's val2014."
         ),
         needs_path=False,
     ),
