@@ -80,8 +80,10 @@ def attached(words: list[str], command: Any) -> list[str]:
     at = 0
     while at < len(words):
         word, at = words[at], at + 1
+        if word == "--":  # what follows are arguments, whatever they begin with
+            return _named_with_options([*rewritten, *words[at - 1 :]], named)
         option, equals, value = _option_and_value(word)
-        if word == "--" or option not in by_name:
+        if option not in by_name:
             rewritten.append(word)
             if not word.startswith("-") and arguments:
                 named.append(Named(arguments.pop(0) or "", len(rewritten) - 1, word))
@@ -102,10 +104,14 @@ def attached(words: list[str], command: Any) -> list[str]:
         rewritten += [option, value]
         if option in REGISTRIES or option in FURTHER:
             named.append(Named(option, len(rewritten) - 1, value))
+    return _named_with_options(rewritten, named)
+
+
+def _named_with_options(words: list[str], named: list[Named]) -> list[str]:
     for each in named:
         if each.options:
-            rewritten[each.at] = _with_options(each.name, each.options)
-    return rewritten
+            words[each.at] = _with_options(each.name, each.options)
+    return words
 
 
 def _owner(named: list[Named], option: str) -> Named | None:

@@ -11,7 +11,7 @@ import typer
 
 from limner.cli.console import answer, progress, tell
 from limner.cli.inputs import Features, as_features
-from limner.cli.options import Json, Loading, Trust, flag, loading, word, writable_store
+from limner.cli.options import Json, Loading, Trust, chosen_options, flag, loading, word, writable_store
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ Proxy = Annotated[
 
 
 def serve(
+    context: typer.Context,
     collections: Annotated[
         list[str] | None, typer.Argument(metavar="COLLECTION", help="Collections, as in 'limner list datasets'.")
     ] = None,
@@ -67,13 +68,17 @@ def serve(
     url: Url = None,
     proxy: Proxy = None,
     show: Annotated[bool, flag("--open", "Open the page in a browser.")] = False,
+    mcp: Annotated[
+        bool, flag("--mcp", "Instead of pages, tools for an agent (MCP) on standard input and output; they only read.")
+    ] = False,
     option: Loading = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Serve web pages to search, inspect failures and judge pairs; local by default.
 
-    Stop it with Ctrl-C. Answers are on disk before the page shows them as saved.
+    Stop it with Ctrl-C. Answers are on disk before the page shows them as saved. With --mcp an agent gets the tools
+    search, evaluate, compare and describe instead.
 
     Examples:
       $ limner serve scenes --open
@@ -82,7 +87,10 @@ def serve(
       $ limner serve --index photos.index
       $ limner serve scenes --team --host 0.0.0.0
       $ limner serve scenes --team --url https://judge.example.org --proxy 127.0.0.1
+      $ limner serve --mcp
     """
+    if mcp:
+        return _serve_agent(chosen_options(context), trust=trust)
     from limner.web import serve as run
 
     _refuse_images_alone(collections or [])
@@ -107,6 +115,20 @@ def serve(
             indexes=_named(index),
             started=_started(opening, show=show, as_json=as_json),
         )
+    return None
+
+
+def _serve_agent(chosen: list[str], *, trust: bool) -> None:
+    """Serves an agent until its input ends; refuses options of the pages."""
+    from limner.cli.agent_server import serve_agent
+    from limner.cli.agent_tools import INSTRUCTIONS, agent_tools
+
+    unused = [name for name in chosen if name not in ("mcp", "trust", "as_json")]
+    if unused:
+        raise typer.BadParameter(
+            f"{' and '.join(unused)} with --mcp: tools take what they read as arguments; leave it out"
+        )
+    serve_agent(agent_tools(trust=trust), instructions=INSTRUCTIONS)
 
 
 def _refuse_images_alone(collections: list[str]) -> None:
