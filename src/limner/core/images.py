@@ -169,6 +169,18 @@ def _explained(value: str | Path | bytes, name: str) -> Iterator[None]:
         raise Unreadable(name, _source_of(value), reason[:200]) from error
 
 
+@contextmanager
+def header(value: str | Path | bytes, *, name: str) -> Iterator[Image]:
+    """An image of which only the header is read, as Pillow's object: size, metadata; not rotated.
+
+    Args:
+        value: The file or its bytes.
+        name: Name in error messages.
+    """
+    with _lazily(value, name, readable_formats()) as image:
+        yield image
+
+
 def refuse_header(value: str | Path | bytes, *, name: str) -> None:
     """Refuses an image by its first bytes: of another kind, too large, or too narrow; decodes nothing.
 

@@ -6,6 +6,7 @@ import base64
 import csv
 import io
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -19,10 +20,12 @@ from limner.core.ranking import Ranking
 from limner.core.spreadsheet import guarded_row
 from limner.search.approximate import Recall
 from limner.search.cut_off import CutOff
-from limner.search.items import small
+from limner.search.items import SIDE, small
 
 ENDINGS = (".html", ".json", ".csv", ".run")
 NOTHING = "nothing here matches"
+GALLERY_SIDE = 480
+"""The longer side of a thumbnail in a gallery, in pixels."""
 _WIDTH = 72  # maximum characters of a text in a table
 
 
@@ -166,15 +169,25 @@ class Hits:
             parts.append("\n".join([_named(key, value, number), *(lines or [f"      {NOTHING}"])]))
         return "\n\n".join([*parts, self.summary])
 
-    def html(self) -> str:
-        """A self-contained HTML page with thumbnails."""
+    def html(self, *, gallery: bool = False) -> str:
+        """A self-contained HTML page with thumbnails.
+
+        Args:
+            gallery: Whether it is for this machine only: thumbnails are larger, and link to the files.
+        """
         page = template("limner.search", "hits.html")
         named = zip(self.queries.ids, self.queries.values, strict=True)
         sections = [
-            (_query_view(key, value, self.queries.kind), [_hit_view(h, self.kind) for h in self[key]])
+            (_query_view(key, value, self.queries.kind), [_hit_view(h, self.kind, gallery) for h in self[key]])
             for key, value in named
         ]
-        return page.render(shown=sections, how=self.summary, kind=self.kind, nothing=NOTHING)
+        return page.render(shown=sections, how=self.summary, kind=self.kind, nothing=NOTHING, gallery=gallery)
+
+    def save_gallery(self, path: str | Path) -> Path:
+        """Writes the page for this machine, with larger thumbnails that link to the files."""
+        target = Path(path)
+        write_text(target, self.html(gallery=True))
+        return target
 
     def save(self, path: str | Path) -> Path:
         """Writes .html, .json, .csv, or .run (a TREC run), atomically."""
@@ -240,21 +253,24 @@ def _query_view(key: str, value: object, kind: str) -> dict[str, object]:
     return {"title": key if value is None else str(value), "picture": None, "why": ""}
 
 
-def _hit_view(hit: Hit, kind: str) -> dict[str, object]:
+def _hit_view(hit: Hit, kind: str, gallery: bool) -> dict[str, object]:
     """A hit as the page shows it."""
-    uri, why = _uri(hit.value, hit.picture, hit.id) if kind == "image" else (None, "")
+    side = GALLERY_SIDE if gallery else SIDE
+    uri, why = _uri(hit.value, hit.picture, hit.id, side) if kind == "image" else (None, "")
+    is_file = gallery and kind == "image" and os.path.isabs(hit.value or "")
+    link = Path(str(hit.value)).as_uri() if is_file else None
     text = hit.value if kind == "text" else None
     if text is None and hit.match is not None:
         text = hit.match.text or None
-    return {"hit": hit, "picture": uri, "why": why, "text": text, "score": f"{hit.score:.4f}"}
+    return {"hit": hit, "picture": uri, "why": why, "text": text, "score": f"{hit.score:.4f}", "link": link}
 
 
-def _uri(value: object, image: bytes | None, key: str) -> tuple[str | None, str]:
+def _uri(value: object, image: bytes | None, key: str, side: int = SIDE) -> tuple[str | None, str]:
     """An image as a data URI, or the reason why it cannot be shown."""
     if image is None and value is None:
         return None, "no image is stored"
     try:
-        data = image or small(value, name=key)
+        data = image or small(value, name=key, side=side)
     except (LimnerError, OSError) as error:
         return None, str(error)
     form = "webp" if data[8:12] == b"WEBP" else "jpeg"

@@ -17,6 +17,7 @@ from limner.core.ids import Ids
 from limner.core.images import open_image
 from limner.datasets import text_files
 from limner.datasets.image_files import IMAGE_ENDINGS
+from limner.datasets.image_folder import photos
 from limner.scores import VectorSets
 from limner.scores.vector_sets import holds_sets
 
@@ -76,12 +77,12 @@ def _plain(name: str, value: object) -> str | float | bool | list[str] | None:
     return value if isinstance(value, (bool, int, float)) else None
 
 
-def small(value: Any, *, name: str) -> bytes:
+def small(value: Any, *, name: str, side: int = SIDE) -> bytes:
     """A thumbnail of an image, as the bytes of a file."""
     from PIL import features
 
     out = io.BytesIO()
-    open_image(value, name=name, side=SIDE).save(out, "webp" if features.check("webp") else "jpeg", quality=76)
+    open_image(value, name=name, side=side).save(out, "webp" if features.check("webp") else "jpeg", quality=76)
     return out.getvalue()
 
 
@@ -115,10 +116,10 @@ def read(path: str | Path) -> Items | Embeddings | VectorSets:
 
 
 def _folder(folder: Path) -> Items:
-    files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in IMAGE_ENDINGS)
-    if not files:
+    listed = photos(folder)
+    if not listed.names:
         raise LimnerError(f"no images in {folder}: expected files that end in {', '.join(IMAGE_ENDINGS)}")
-    return Items(Ids(file.relative_to(folder).as_posix() for file in files), [str(file) for file in files])
+    return listed.items()
 
 
 def _lines(path: Path) -> Items:

@@ -46,11 +46,17 @@ class ServedIndex:
     index: Index
 
     @classmethod
-    def open(cls, name: str, path: str, *, trust: bool = False) -> ServedIndex:
-        """Opens an index with the model that built it, and searches it once in every way to warm it up."""
+    def open(cls, name: str, path: str | Index, *, trust: bool = False) -> ServedIndex:
+        """Opens an index with the model that built it, and searches it once in every way to warm it up.
+
+        Args:
+            name: Its display name.
+            path: Its folder, or the index itself, with its model.
+            trust: Whether the index may name custom code.
+        """
         from limner.systems.opening import open_index_with_model
 
-        index = open_index_with_model(path, trust=trust)
+        index = open_index_with_model(path, trust=trust) if isinstance(path, str) else path
         if index.about.kind == "item":
             raise LimnerError(f"the index {path} contains vectors without images or texts: there is nothing to show")
         served = cls(name, index)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from uvicorn import Server
 
     from limner.core.collection import Collection
+    from limner.search import Index
     from limner.web.connections import Gate
     from limner.web.served_index import ServedIndex
     from limner.web.site import Site
@@ -53,7 +54,7 @@ class SiteSettings(TypedDict, total=False):
         options: Options of the collections' loader.
         corrections: Custom corrections for the pages, as "module:class".
         trust: Whether saved models may name custom code.
-        indexes: Indexes built by `limner index`, to search whole collections; by display name.
+        indexes: Indexes to search whole collections, or their folders; by display name.
         cache: Where trained systems and vectors are kept; `make_app` keeps nothing by default.
     """
 
@@ -67,7 +68,7 @@ class SiteSettings(TypedDict, total=False):
     options: Mapping[str, object] | None
     corrections: Sequence[str]
     trust: bool
-    indexes: Mapping[str, str] | Sequence[str]
+    indexes: Mapping[str, str | Index] | Sequence[str]
     cache: Path | None
 
 
@@ -160,14 +161,16 @@ def make_app(
     return application(site, hosts=tuple(hosts), proxies=settings.get("proxies", ()))
 
 
-def _opened(indexes: Mapping[str, str] | Sequence[str], *, trust: bool) -> dict[str, ServedIndex]:
+def _opened(indexes: Mapping[str, str | Index] | Sequence[str], *, trust: bool) -> dict[str, ServedIndex]:
     """Open indexes by name; errors are reported before the server starts."""
     from limner.web.served_index import ServedIndex
 
-    listed = indexes if isinstance(indexes, Mapping) else {Path(path.rstrip("/")).stem: path for path in indexes}
+    listed: Mapping[str, str | Index] = (
+        indexes if isinstance(indexes, Mapping) else {Path(path.rstrip("/")).stem: path for path in indexes}
+    )
     if len(listed) < len(indexes):
         raise LimnerError("two indexes have the same name: give each a name, NAME=DIR")
-    return {name: ServedIndex.open(name, str(path), trust=trust) for name, path in listed.items()}
+    return {name: ServedIndex.open(name, source, trust=trust) for name, source in listed.items()}
 
 
 def _short(name: str) -> str:

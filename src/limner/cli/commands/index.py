@@ -95,7 +95,7 @@ def index(
 
     Examples:
       $ limner index pictures.index scenes --model histograms
-      $ limner index photos.index --items photos/ --model my_encoders:clip
+      $ limner index photos.index photos/ --model my_encoders:clip
       $ limner index photos.index photos/ --model trained-on-features/ --features photos.npz
       $ limner index captions.index captions.csv --side texts --embeddings texts.npy
       $ limner index pages.index pages/ --model 'multi-vector(model=DIR)'
@@ -171,11 +171,27 @@ class _Source:
 
         self.embeddings, self.ids = embeddings, ids
         self.unopened: dict[str, str] = {}  # images that do not open, and why
+        if collection and not option and _is_plain_folder(collection):
+            collection, items = None, collection
         self.whole = load(collection, option) if collection else None
-        self.items = _listed(items) if items else None
+        self.items = self._listed(items) if items else None
         if self.whole is not None:
             chosen: Collection = part(self.whole, split)
             self.items = with_captions(chosen, side)
+
+    def _listed(self, path: str) -> Items:
+        """The items of a list or a folder; photographs with the fields of their files."""
+        from limner.core.collection import Items
+        from limner.datasets.image_folder import photos
+        from limner.search.items import read
+        from limner.search.photo_fields import with_photo_fields
+
+        if Path(path).is_dir():
+            self.unopened |= {name: f"{name}: {reason}" for name, reason in photos(path).left_out}
+        contents = read(path)
+        if not isinstance(contents, Items):
+            raise LimnerError(f"--items {path} contains vectors: give them with --embeddings")
+        return with_photo_fields(contents)
 
     def vectors(self) -> Vectors:
         """The given vectors; if their file has no ids, they get the ids of the items."""
@@ -201,14 +217,11 @@ class _Source:
         return Embeddings(self.items.ids, read.matrix)
 
 
-def _listed(path: str) -> Items:
-    from limner.core.collection import Items
-    from limner.search.items import read
+def _is_plain_folder(collection: str) -> bool:
+    """Whether a collection is a folder of images without captions."""
+    from limner.datasets import detect
 
-    contents = read(path)
-    if not isinstance(contents, Items):
-        raise LimnerError(f"--items {path} contains vectors: give them with --embeddings")
-    return contents
+    return Path(collection).is_dir() and detect(collection).name == "images"
 
 
 def _added(
@@ -320,6 +333,7 @@ def _encoded(
         return encoded_known(model, piece, sets=several)
 
     lost: list[str] = []
+    total = len(items) + len(unopened)
     step = AT_ONCE if cluster is None else AT_ONCE * cluster.cores
     with progress(f"encoding {len(items):,} {items.kind}s", f"{items.kind}s") as task:
         # A cluster starts slowly, and needs enough work for all its cores.
@@ -332,7 +346,7 @@ def _encoded(
                 if vectors is not None:
                     yield vectors, encoded_items
             task(min(rows.stop, len(items)), len(items))
-    tell_unopened(unopened, len(items))
+    tell_unopened(unopened, total)
     left_out(items[items.ids.positions(lost)], len(items))
     if len(lost) == len(items) > 0:
         raise LimnerError(f"none of the {len(items):,} {items.kind}s is known to the system: nothing is indexed")

@@ -1,4 +1,4 @@
-"""limner search: search an index by text, image or vector."""
+"""limner search: search a folder of photographs or an index by text, image or vector."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.attached_options import OF_COMMANDS
-from limner.cli.console import answer, progress
+from limner.cli.console import progress
 from limner.cli.inputs import Features, open_index
 from limner.cli.options import (
     Address,
@@ -25,6 +25,8 @@ from limner.cli.options import (
     whole_numbers,
     word,
 )
+from limner.cli.photo_folders import PhotoFolder, is_photo_folder, open_photo_folder, tell_loading
+from limner.cli.search_results import show_hits
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -71,14 +73,12 @@ Where = Annotated[
 
 
 def search(
-    path: Annotated[str, typer.Argument(metavar="INDEX", help="An index built by 'limner index'.")],
+    path: Annotated[str, typer.Argument(metavar="PLACE", help="A folder of photographs, or an index.")],
     text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Query texts.")] = None,
     image: Annotated[list[Path] | None, word("Query image. Repeatable.", metavar="FILE")] = None,
     queries: QueryFile = None,
     k: Annotated[int, word("How many.", "-k", "--top", metavar="N", min=1)] = 10,
-    system: Annotated[
-        str | None, word("The query encoder.", "--model", show_default="the encoder of the index")
-    ] = None,
+    system: Annotated[str | None, word("The model.", "--model", show_default="that of the index")] = None,
     features: Features = None,
     correct: Fix = None,
     bank: QueryBank = None,
@@ -101,16 +101,20 @@ def search(
         list[Path] | None,
         out_word("Write the hits: .html .json .csv .run; the statistics of the bank: .npz. Repeatable."),
     ] = None,
+    show: Annotated[bool, flag("--open", "Open the hits as a gallery in a browser.")] = False,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Search an index by text, by image, or by a file of queries.
+    """Search a folder of photographs or an index, by text, by image, or by a file of queries.
 
-    In TEXT, -word is a minus term and field:value a filter: "dog -beach split:test". Files of queries are only text.
-    An index with several vectors per item takes sets, several vectors per query: an npz or safetensors file with the
-    arrays 'vectors' and 'counts'.
+    The photographs of a folder are encoded once, into an index in the cache; later searches encode only new and changed
+    ones. TEXT with --image is one query. In TEXT, -word is a minus term and field:value a filter: "dog -beach
+    year:2019..2021". Files of queries are only text. An index with several vectors per item takes sets, several vectors
+    per query: an npz or safetensors file with the arrays 'vectors' and 'counts'.
 
     Examples:
+      $ limner search photos/ "a dog on a beach" --open
+      $ limner search photos/ "at night" --image street.jpg --where "year:2019.."
       $ limner search pictures.index "two red dogs" -o found.html
       $ limner search pictures.index --image sketch.png -k 5
       $ limner search pictures.index --queries queries.txt --json
@@ -120,7 +124,9 @@ def search(
       $ limner search pictures.index "a dog" --precision 0.9
       $ limner search pictures.index "dog -beach" --by hybrid --where split=test
     """
-    from limner.search import search_sure, search_words
+    from limner.core.collection import Items
+    from limner.search import Index, search_sure, search_words
+    from limner.search.combined_query import combined_query
     from limner.search.hits import ENDINGS
     from limner.search.query_terms import has_terms
 
@@ -129,18 +135,21 @@ def search(
     statistics, files = by_ending(save, ".npz")
     refuse_ending(files, ENDINGS, "list of hits")
     _refuse_mixed(exact, approximate, correct, bank, statistics, correction_options, precision)
-    query_items = _queries(text, image, queries)
-    by_words = by != "vectors" or bool(filters) or any(map(has_terms, text or ()))
+    parts = _queries(text, image, queries)
+    by_words = by != "vectors" or bool(filters) or (len(parts) == 1 and any(map(has_terms, text or ())))
     if by_words and (correct or approximate or precision is not None):
         raise typer.BadParameter(f"--correct, --approximate and --precision are for plain searches: leave out {TERMS}")
-    encodes = _is_encoded(query_items, bank) and by != "words"
+    encodes = _is_encoded(parts[0], bank) and by != "words"
     if features and not encodes:
         raise typer.BadParameter("--features are for images that a model encodes: these queries are already vectors")
-    index = open_index(
-        path, system, encodes=encodes, version=index_options.get("version"), features=features, trust=trust
-    )
     if cluster and correct is None:
         raise typer.BadParameter("--cluster is for --correct: a plain search runs on this machine")
+    version = index_options.get("version")
+    place = _opened(path, system, encodes=encodes, version=version, features=features, trust=trust)
+    index = place if isinstance(place, Index) else place.index
+    if encodes and isinstance(parts[0], Items):
+        tell_loading(index, parts[0], path)
+    query = parts[0] if len(parts) == 1 else combined_query(index, *parts)
     with on_cluster(cluster):
         correction = (
             None
@@ -149,14 +158,27 @@ def search(
         )
         with progress(f"searching {len(index):,} {index.about.kind}s") as step:
             if by_words:
-                hits = search_words(index, query_items, k, by=by, where=filters or (), literal=not text, progress=step)
+                hits = search_words(index, query, k, by=by, where=filters or (), literal=not text, progress=step)
             elif precision is not None:
-                hits = search_sure(index, query_items, k, precision=precision, progress=step)
+                hits = search_sure(index, query, k, precision=precision, progress=step)
             else:
                 way = _exactly(exact, approximate)
-                hits = index.search(query_items, k, exact=way, progress=step, **(correction or {}))
+                hits = index.search(query, k, exact=way, progress=step, **(correction or {}))
     saved([hits.save(file) for file in files])
-    answer(str(hits), {"index": path, **hits.as_dict()}, as_json=as_json)
+    show_hits(hits, path, place, gallery=show, as_json=as_json)
+
+
+def _opened(
+    path: str, system: str | None, *, encodes: bool, version: int | None, features: str | None, trust: bool
+) -> Index | PhotoFolder:
+    """The index, or the folder of photographs with its index up to date."""
+    if not is_photo_folder(path):
+        return open_index(path, system, encodes=encodes, version=version, features=features, trust=trust)
+    if version is not None:
+        raise typer.BadParameter(f"-O version={version} is for an index: {path} is a folder of photographs")
+    if system is None:
+        raise typer.BadParameter(f"{path} is a folder of photographs: name a model with --model")
+    return open_photo_folder(path, system, encodes=encodes, features=features, trust=trust)
 
 
 def _exactly(exact: bool, approximate: bool) -> bool | None:
@@ -185,19 +207,22 @@ def _refuse_mixed(
         raise typer.BadParameter(f"-o {statistics[0]} needs --bank: the statistics are those of a bank")
 
 
-def _queries(text: list[str] | None, images: list[Path] | None, queries: str | None) -> SearchQueries:
-    """The queries, from exactly one of the three options."""
+def _queries(text: list[str] | None, images: list[Path] | None, queries: str | None) -> list[SearchQueries]:
+    """The queries, or the texts and images of a single one."""
     from limner.core.collection import Items
     from limner.core.ids import Ids
     from limner.search.items import read
 
-    if sum(map(bool, (text, images, queries))) != 1:
-        raise typer.BadParameter("give exactly one of TEXT, --image FILE or --queries FILE")
+    if bool(queries) == bool(text or images):
+        raise typer.BadParameter("give TEXT, --image FILE, both as one query, or --queries FILE")
+    if queries:
+        return [read(queries)]
+    parts: list[SearchQueries] = []
     if text:
-        return Items(Ids(range(len(text)), what="query"), text, kind="text")
+        parts.append(Items(Ids(range(len(text)), what="query"), text, kind="text"))
     if images:
-        return Items(Ids(map(str, images), what="query"), [str(file) for file in images])
-    return read(str(queries))
+        parts.append(Items(Ids(map(str, images), what="query"), [str(file) for file in images]))
+    return parts
 
 
 def _is_encoded(query_items: SearchQueries, bank: Path | None) -> bool:

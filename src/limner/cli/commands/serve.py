@@ -12,9 +12,11 @@ import typer
 from limner.cli.console import answer, progress, tell
 from limner.cli.inputs import Features, as_features
 from limner.cli.options import Json, Loading, Trust, chosen_options, flag, loading, word, writable_store
+from limner.cli.photo_folders import is_photo_folder, open_photo_folder
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
+    from limner.search import Index
     from limner.web import Address
 
 STORE = "Store of the answers: a file, or postgresql://user@host/name."
@@ -40,7 +42,10 @@ Proxy = Annotated[
 def serve(
     context: typer.Context,
     collections: Annotated[
-        list[str] | None, typer.Argument(metavar="COLLECTION", help="Collections, as in 'limner list datasets'.")
+        list[str] | None,
+        typer.Argument(
+            metavar="COLLECTION", help="Collections ('limner list datasets'), folders of photographs, indexes."
+        ),
     ] = None,
     system: Annotated[
         list[str] | None,
@@ -84,7 +89,8 @@ def serve(
       $ limner serve scenes --open
       $ limner serve flickr8k:DIR --model histograms --store answers.db
       $ limner serve captions.csv --scores mine=similarity.npy
-      $ limner serve --index photos.index
+      $ limner serve photos/ --open
+      $ limner serve photos.index captions.index
       $ limner serve scenes --team --host 0.0.0.0
       $ limner serve scenes --team --url https://judge.example.org --proxy 127.0.0.1
       $ limner serve --mcp
@@ -93,11 +99,11 @@ def serve(
         return _serve_agent(chosen_options(context), trust=trust)
     from limner.web import serve as run
 
-    _refuse_images_alone(collections or [])
+    data_sets, indexes = _divided(collections or [], _named(index), system, features, trust=trust)
     with ExitStack() as opening:
         opening.enter_context(progress("opening collections and indexes"))
         run(
-            collections or ([] if index else ["scenes"]),
+            data_sets or ([] if indexes else ["scenes"]),
             systems=system or ("histograms", "colours"),
             matrices=_files(scores),
             features=as_features(features),
@@ -112,7 +118,7 @@ def serve(
             options=loading(option),
             corrections=correct or (),
             trust=trust,
-            indexes=_named(index),
+            indexes=indexes,
             started=_started(opening, show=show, as_json=as_json),
         )
     return None
@@ -131,20 +137,6 @@ def _serve_agent(chosen: list[str], *, trust: bool) -> None:
     serve_agent(agent_tools(trust=trust), instructions=INSTRUCTIONS)
 
 
-def _refuse_images_alone(collections: list[str]) -> None:
-    """Refuses folders of images without captions: pages over them need an index."""
-    from limner.datasets import detect
-
-    for folder in map(Path, collections):
-        if folder.is_dir() and detect(folder).name == "images":
-            raise LimnerError(
-                f"{folder} is a folder of images without captions: search them with 'limner index {folder.name}.index "
-                f"--items {folder} --model ENCODER' and then 'limner serve --index {folder.name}.index', where the "
-                "encoder 'clip(model=DIR)' finds images by text, and 'efficientnet-lite' images like an image (see "
-                "'limner list encoders'); or put captions.csv with the columns image and caption into it"
-            )
-
-
 def _started(opening: ExitStack, *, show: bool, as_json: bool) -> Callable[[Address], None]:
     """What to do when the server runs: the progress of opening collections ends, and its address is printed."""
 
@@ -155,6 +147,27 @@ def _started(opening: ExitStack, *, show: bool, as_json: bool) -> Callable[[Addr
             typer.launch(address.url)
 
     return started
+
+
+def _divided(
+    places: list[str], indexes: dict[str, str], models: list[str] | None, features: str | None, *, trust: bool
+) -> tuple[list[str], dict[str, str | Index]]:
+    """The collections, and all indexes by name: those of photographs are made, or brought up to date."""
+    opened: dict[str, str | Index] = dict(indexes)
+    data_sets = []
+    for place in places:
+        folder, name = Path(place), Path(place).resolve().name
+        if (folder / "items.lance").is_dir():
+            name, source = folder.resolve().stem, place
+        elif is_photo_folder(place):
+            source = open_photo_folder(place, models[0] if models else None, features=features, trust=trust).index
+        else:
+            data_sets.append(place)
+            continue
+        if name in opened:
+            raise typer.BadParameter(f"two indexes are called {name!r}: name one with --index NAME=DIR")
+        opened[name] = source
+    return data_sets, opened
 
 
 def _named(words: list[str] | None) -> dict[str, str]:
