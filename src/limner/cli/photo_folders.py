@@ -9,6 +9,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from limner.cli.console import progress, tell
 from limner.cli.inputs import as_features, tell_unopened
 from limner.core.errors import LimnerError, count
@@ -54,7 +56,7 @@ def is_photo_folder(path: str) -> bool:
 
 
 def open_photo_folder(
-    path: str, model_name: str, *, encodes: bool = True, features: str | None = None, trust: bool = False
+    path: str, model_name: str | None, *, encodes: bool = True, features: str | None = None, trust: bool = False
 ) -> PhotoFolder:
     """The index of a folder of photographs, up to date.
 
@@ -70,6 +72,8 @@ def open_photo_folder(
     from limner.systems.opening import find_model
 
     require_store()
+    if model_name is None:
+        raise typer.BadParameter(f"{path} is a folder of photographs: name a model with --model")
     target = PhotoIndex.of(path, model_name)
     model = None
     if encodes or target.changes().to_encode:

@@ -149,7 +149,8 @@ def search(
     index = place if isinstance(place, Index) else place.index
     if encodes and isinstance(parts[0], Items):
         tell_loading(index, parts[0], path)
-    query = parts[0] if len(parts) == 1 else combined_query(index, *parts)
+    texts_and_images = [part for part in parts if isinstance(part, Items)]
+    query = parts[0] if len(parts) == 1 else combined_query(index, *texts_and_images)
     with on_cluster(cluster):
         correction = (
             None
@@ -176,8 +177,6 @@ def _opened(
         return open_index(path, system, encodes=encodes, version=version, features=features, trust=trust)
     if version is not None:
         raise typer.BadParameter(f"-O version={version} is for an index: {path} is a folder of photographs")
-    if system is None:
-        raise typer.BadParameter(f"{path} is a folder of photographs: name a model with --model")
     return open_photo_folder(path, system, encodes=encodes, features=features, trust=trust)
 
 

@@ -157,6 +157,7 @@ def _divided(
     data_sets = []
     for place in places:
         folder, name = Path(place), Path(place).resolve().name
+        source: str | Index
         if (folder / "items.lance").is_dir():
             name, source = folder.resolve().stem, place
         elif is_photo_folder(place):
