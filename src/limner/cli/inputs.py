@@ -280,6 +280,13 @@ def tell_unopened(reasons: Mapping[str, str], total: int) -> None:
     tell("\n".join(lines))
 
 
+def unusable_files(path: str) -> dict[str, str]:
+    """The files of a folder of images that are no use by their names alone, each with the reason."""
+    from limner.datasets.image_folder import photos
+
+    return {name: f"{name}: {reason}" for name, reason in photos(path).left_out} if Path(path).is_dir() else {}
+
+
 def is_qrels(spec: str) -> bool:
     """Whether a collection is a qrels file: by its name, its columns, or its first line, `query 0 candidate grade`."""
     from limner.datasets import detect

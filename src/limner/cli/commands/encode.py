@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.inputs import Features, as_features, known_encoder, tell_unopened
+from limner.cli.inputs import Features, as_features, known_encoder, tell_unopened, unusable_files
 from limner.cli.options import Json, Loading, Trust, cache_word, loading, out_word, refuse_ending, saved, word
 from limner.core.errors import LimnerError
 from limner.core.progress import Progress
@@ -73,7 +73,9 @@ def encode(
     began = time.perf_counter()
     with progress(f"encoding {len(items):,} {items.kind}s", f"{items.kind}s") as step:
         vectors, unopened = _encoded(work, items, step, skip=is_list)
-    tell_unopened(unopened, len(items))
+    unusable = unusable_files(source) if is_list else {}
+    unopened = unusable | unopened
+    tell_unopened(unopened, len(items) + len(unusable))
     seconds = time.perf_counter() - began
     vectors.save(out)
     saved([out])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress, table, tell
-from limner.cli.inputs import Features, as_features, open_index, tell_unopened
+from limner.cli.inputs import Features, as_features, open_index, tell_unopened, unusable_files
 from limner.cli.options import Address, Json, Loading, Trust, flag, load, on_cluster, part, word, writable
 from limner.cli.query_statistics import calibrated, left_out, with_correction
 from limner.core.errors import LimnerError
@@ -182,12 +182,10 @@ class _Source:
     def _listed(self, path: str) -> Items:
         """The items of a list or a folder; photographs with the fields of their files."""
         from limner.core.collection import Items
-        from limner.datasets.image_folder import photos
         from limner.search.items import read
         from limner.search.photo_fields import with_photo_fields
 
-        if Path(path).is_dir():
-            self.unopened |= {name: f"{name}: {reason}" for name, reason in photos(path).left_out}
+        self.unopened |= unusable_files(path)
         contents = read(path)
         if not isinstance(contents, Items):
             raise LimnerError(f"--items {path} contains vectors: give them with --embeddings")
