@@ -108,9 +108,9 @@ def examples() -> Iterator[tuple[str, ...]]:
     for command in leaves(get_command(app)):
         joined = re.sub(r" \\\s*\n\s*", " ", command.help or "")  # a long line goes on after a backslash
         for example in re.findall(r"\$ limner (.*)", joined):
-            words = [word.removeprefix("/tmp/") for word in shlex.split(example) if word != "--open"]
-            sized = any(word.startswith("images=") for word in words)
-            yield tuple(each for word in words for each in (SCENES if word == "scenes" and not sized else (word,)))
+            small = re.sub(r" -O images=\d+", "", example).replace("/tmp/", "").replace(" --open", "")
+            words = shlex.split(re.sub(r"^demo|(?<= )scenes(?= |$)", r"\g<0> -O images=25", small))
+            yield tuple(words)
 
 
 def leaves(command: Any) -> Iterator[Any]:

@@ -7,7 +7,7 @@ result, there is one warning (`warned_once`).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -25,6 +25,20 @@ class HasNotes(Protocol):
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks."""
+        ...
+
+
+class HasTexts(Protocol):
+    """Texts with ids, such as `limner.Items`."""
+
+    @property
+    def ids(self) -> Iterable[str]:
+        """The id of each."""
+        ...
+
+    @property
+    def values(self) -> Sequence[Any]:
+        """The texts."""
         ...
 
 
@@ -82,11 +96,13 @@ class CutTexts:
 
 
 def is_cut_note(note: str) -> bool:
-    """Whether a note of a report says that texts were cut."""
-    return _READ in note
+    """Whether a note of a report says that texts were cut, or what that changes."""
+    return _READ in note or THAT_ARE_CUT in note
 
 
 _READ = "that the model reads (the longest has"
+THAT_ARE_CUT = "that are cut"
+"""Part of the notes that compare texts that are cut with the others."""
 _COLLECTING: ContextVar[CutTexts | None] = ContextVar("collecting", default=None)
 
 
@@ -122,6 +138,14 @@ def cut_notes() -> tuple[str, ...]:
     """The notes on what is being collected."""
     collecting = _COLLECTING.get()
     return () if collecting is None else collecting.notes
+
+
+def cut_ids(items: HasTexts) -> frozenset[str]:
+    """The ids of the texts that were cut, among what is being collected."""
+    collecting = _COLLECTING.get()
+    if collecting is None:
+        return frozenset()
+    return frozenset(key for key, (limit, _) in zip(items.ids, collecting.lengths(items.values), strict=True) if limit)
 
 
 @contextmanager

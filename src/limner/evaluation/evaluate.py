@@ -10,7 +10,7 @@ import numpy as np
 
 from limner.core.arrays import IntArray
 from limner.core.collection import Collection
-from limner.core.cut_texts import noted
+from limner.core.cut_texts import cut_ids, noted
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
@@ -20,6 +20,7 @@ from limner.core.version import VERSION
 from limner.encoders import encoder
 from limner.encoders.named_models import commit_name
 from limner.evaluation.composite_results import composite_results
+from limner.evaluation.cut_queries import with_cut_queries
 from limner.evaluation.folds import Folds
 from limner.evaluation.inputs import Source, directions, evaluation_inputs
 from limner.evaluation.label_estimates import described, estimated
@@ -123,17 +124,18 @@ def evaluate(
     judged = {(v.name, d): _judged(v, truth, d) for v in requested for d in v.directions if d in sources}
     results, top, pass_notes = _measured(sources, requested, judged, truth, options)
     notes += [*pass_notes, *_lacking_direction(parsed, sources), *_grade_notes(results, judged.values())]
-    notes += without_interval(results)
+    notes, cut = [*notes, *without_interval(results)], cut_ids(truth.texts)
     settings = _settings(options, {f"{view} {d}": j for (view, d), j in judged.items()}, sources)
     settings |= _judged_pools(requested, truth, sources)
     settings |= {} if model_commit is None else {"model": model_commit}
     if labels is None:
         progress.step("describing the results")
-        return Report(name, truth.name, tuple(results), top, settings, tuple(notes))
+        return with_cut_queries(Report(name, truth.name, tuple(results), top, settings, tuple(notes)), truth, cut)
     progress.step("estimating from the labels")
     estimates, estimate_notes = estimated(labels, sources, truth, parsed, mode)
     settings |= described(labels, sources, truth) if estimates else {}
-    return Report(name, truth.name, tuple(results), top, settings, (*notes, *estimate_notes), estimates)
+    report = Report(name, truth.name, tuple(results), top, settings, (*notes, *estimate_notes), estimates)
+    return with_cut_queries(report, truth, cut)
 
 
 def _judged(view: View, collection: Collection, direction: str) -> Judgements:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from limner.core import model_store
-from limner.core.cut_texts import noted
+from limner.core.cut_texts import cut_ids, noted
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.progress import SILENT, Progress, ProgressLike, progress_for
@@ -56,6 +56,7 @@ class OpenSystem:
         model: Encodes further images and texts; None if there are only scores.
         training: The training items, if it was trained now.
         notes: Remarks.
+        cut: The ids of texts of the collection that the model cuts, as far as it was asked for their scores.
     """
 
     name: str
@@ -64,6 +65,7 @@ class OpenSystem:
     model: Any = None
     training: Collection | None = None
     notes: tuple[str, ...] = ()
+    cut: frozenset[str] = frozenset()
 
     @property
     def scores(self) -> Scores:
@@ -203,7 +205,8 @@ class SystemSpec:
             scorer = self._with_cache(model)
             scores = scores_of_model(scorer, parts.evaluated, features=features, progress=progress)
         training = parts.training if self.is_trained_now else None
-        return OpenSystem(self.name, scores, parts.evaluated, model, training, (*parts.notes, *self.notes))
+        notes, cut = (*parts.notes, *self.notes), cut_ids(parts.evaluated.texts)
+        return OpenSystem(self.name, scores, parts.evaluated, model, training, notes, cut)
 
     def trained(self, parts: Division, *, features: object = None, stage: Stage = quiet) -> Any:
         """The model: trained now on the training items of a divided collection, or the one there is.
