@@ -20,7 +20,7 @@ from limner.core.extras import EXTRAS, PACKAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = Path(os.environ.get("LIMNER_CORE_ONLY") or Path(sys.prefix) / "core-only") / "bin" / "python"
-NEED_AN_EXTRA = {"annotate", "index", "search", "serve"}
+NEED_AN_EXTRA = {"index", "search", "serve"}
 """The commands that do nothing without an extra, besides the help."""
 
 pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="no environment with the core alone: 'make test' makes it")

