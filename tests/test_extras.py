@@ -96,8 +96,6 @@ def test_attacks_need_no_matplotlib(hide_packages):
 # --- one place ------------------------------------------------------------------------------------------------------
 
 ROOT = Path(__file__).resolve().parents[1]
-BROUGHT = {"huggingface_hub"}
-"""Modules that come with another package of their extra."""
 
 
 def declared():
@@ -106,8 +104,7 @@ def declared():
 
 
 def test_the_extra_of_every_module_installs_it():
-    named = {(extra, PACKAGES.get(module, module)) for module, extra in EXTRAS.items() if module not in BROUGHT}
-    assert named - declared() == set()
+    assert {(extra, PACKAGES.get(module, module)) for module, extra in EXTRAS.items()} - declared() == set()
 
 
 def test_every_package_of_an_extra_is_known_by_its_module():

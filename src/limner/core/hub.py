@@ -70,7 +70,7 @@ def repository(name: str, *, revision: str | None = None, kind: str = "model") -
         revision: A branch, a tag or a commit; "main" by default.
         kind: "model" or "dataset".
     """
-    library: Any = importlib.import_module("huggingface_hub")
+    library: Any = needed("huggingface_hub", what="the hub")
     ask = getattr(library.HfApi(), f"{kind}_info")
     about = ask(name, revision=revision, files_metadata=True, timeout=SECONDS)
     files = tuple(_file(each) for each in about.siblings or ())
@@ -180,7 +180,7 @@ def similar_names(name: str, known: Iterable[str] = (), *, kind: str = "model") 
         known: Further names, for a hub without a search.
         kind: "model" or "dataset".
     """
-    library: Any = importlib.import_module("huggingface_hub")
+    library: Any = needed("huggingface_hub", what="the hub")
     last = name.rpartition("/")[2]
     try:
         listed = getattr(library.HfApi(), f"list_{kind}s")(search=last, limit=20)
@@ -200,7 +200,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _has_token() -> bool:
-    return bool(importlib.import_module("huggingface_hub").get_token())
+    return bool(needed("huggingface_hub", what="the hub").get_token())
 
 
 # --- reaching the hub -------------------------------------------------------------------------------------------

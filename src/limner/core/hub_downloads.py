@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from limner.core.errors import LimnerError
+from limner.core.extras import needed
 from limner.core.hub import HubFile, Repository, cache_of
 
 TRIES, PAUSE = 5, 1.0
@@ -42,7 +43,7 @@ def downloaded(repository: Repository, paths: Sequence[str]) -> Path:
         repository: What the hub has.
         paths: Paths of the files.
     """
-    library: Any = importlib.import_module("huggingface_hub")
+    library: Any = needed("huggingface_hub", what="the hub")
     folder = cache_of(repository.name, kind=repository.kind)
     chosen = [file for file in repository.files if file.path in set(paths)]
     absent = {file.blob: file for file in chosen if file.blob and not (folder / "blobs" / file.blob).exists()}
