@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import errno
-import importlib
 import os
 import socket
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from limner.core.extras import needed
 
 SECONDS = 10.0
 """How long the hub may take to begin an answer."""
@@ -88,7 +89,7 @@ def cache_of(name: str, *, kind: str = "model") -> Path:
     >>> cache_of("openai/clip-vit-base-patch32").name
     'models--openai--clip-vit-base-patch32'
     """
-    constants: Any = importlib.import_module("huggingface_hub.constants")
+    constants: Any = needed("huggingface_hub.constants", what="the hub")
     return Path(constants.HF_HUB_CACHE) / f"{kind}s--{name.replace('/', '--')}"
 
 
@@ -116,7 +117,7 @@ def failure(error: BaseException | None, name: str, *, kind: str = "model", revi
         revision: The revision that was asked for.
         similar: Names that the user may have meant.
     """
-    constants: Any = importlib.import_module("huggingface_hub.constants")
+    constants: Any = needed("huggingface_hub.constants", what="the hub")
     chain = list(_chain(error))
     kinds = {base.__name__ for each in chain for base in type(each).__mro__}
     noun = "data set" if kind == "dataset" else kind
@@ -208,7 +209,7 @@ def _has_token() -> bool:
 
 def reachable(*, seconds: float = 3.0) -> bool:
     """Whether the hub answers a short request; its own library would retry for half a minute."""
-    constants: Any = importlib.import_module("huggingface_hub.constants")
+    constants: Any = needed("huggingface_hub.constants", what="the hub")
     if constants.HF_HUB_OFFLINE:
         return False
     if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
@@ -232,8 +233,8 @@ def hub_or_cache() -> Iterator[None]:
 @contextmanager
 def hub_switched(*, off: bool) -> Iterator[None]:
     """Switches the hub on or off for a block, for all libraries that use it."""
-    constants: Any = importlib.import_module("huggingface_hub.constants")
-    utils: Any = importlib.import_module("huggingface_hub.utils")
+    constants: Any = needed("huggingface_hub.constants", what="the hub")
+    utils: Any = needed("huggingface_hub.utils", what="the hub")
     renew = getattr(utils, "reset_sessions", lambda: None)  # up to 0.36 a session stays what it was when it was opened
     before = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = off

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import glob
 import hashlib
-import importlib
 import os
 import shutil
 import sys
@@ -171,7 +170,7 @@ def _is_intact(part: Path, file: HubFile) -> bool:
 @contextmanager
 def _lock(folder: Path, file: HubFile) -> Iterator[None]:
     """The lock of the hub's library on a file, so that two processes do not write it at the same time."""
-    utils: Any = importlib.import_module("huggingface_hub.utils")
+    utils: Any = needed("huggingface_hub.utils", what="the hub")
     place = folder.parent / ".locks" / folder.name / f"{file.blob}.lock"
     place.parent.mkdir(parents=True, exist_ok=True)
     with utils.WeakFileLock(place):
