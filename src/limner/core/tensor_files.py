@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, BinaryIO
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, is_zipfile
+
+import numpy as np
 
 from limner.core.arrays import Array, array
 from limner.core.errors import LimnerError, shown
 from limner.core.extras import require
+from limner.core.paths import damage_told
 
 ENDINGS = (".pt", ".pth")
+_LEGACY = 0x1950A86A20F9469CFC6C
+"""The number at the start of a file that torch wrote before 1.6."""
+_STORAGES = MappingProxyType({"FloatStorage": np.dtype("<f4"), "LongStorage": np.dtype("<i8")})
 
 
 def unpickled(file: str | Path, *, expected: str, mapped: bool = False) -> Any:
@@ -70,3 +79,77 @@ def write_tensors(file: str | Path, matrix: Array, ids: list[str]) -> None:
     import torch
 
     torch.save({"embeddings": torch.tensor(matrix), "ids": ids}, file)
+
+
+# --- without torch ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _StoredTensor:
+    """A tensor of a legacy file, before its numbers are read.
+
+    Args:
+        storage: The key of its numbers, and their type.
+        offset: The place of the first number.
+        shape: Its shape.
+        steps: Numbers from one entry to the next, along each axis.
+    """
+
+    storage: tuple[str, np.dtype[Any]]
+    offset: int
+    shape: tuple[int, ...]
+    steps: tuple[int, ...]
+
+    @classmethod
+    def rebuilt(cls, storage: Any, offset: int, shape: Sequence[int], steps: Sequence[int], *_: object) -> Any:
+        """Stands in for torch's function of the same arguments."""
+        return cls(storage, offset, tuple(shape), tuple(steps))
+
+    def read(self, numbers: Array) -> Array:
+        """The tensor as an array of its own."""
+        last = self.offset + sum((length - 1) * step for length, step in zip(self.shape, self.steps, strict=True))
+        if min((self.offset, *self.shape, *self.steps)) < 0 or last >= len(numbers):
+            raise ValueError(f"a tensor ends at number {last:,} of {len(numbers):,}")
+        bytes_apart = tuple(step * numbers.itemsize for step in self.steps)
+        return np.lib.stride_tricks.as_strided(numbers[self.offset :], self.shape, bytes_apart).copy(order="C")
+
+
+class _TensorsOnly(pickle.Unpickler):
+    """Reads the description of tensors, without torch; anything else that a file names is refused."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+            return _StoredTensor.rebuilt
+        if module == "torch" and name in _STORAGES:
+            return _STORAGES[name]
+        raise pickle.UnpicklingError(f"{module}.{name}")
+
+    def persistent_load(self, pid: Any) -> Any:
+        return str(pid[2]), pid[1]
+
+
+def read_legacy_weights(file: str | Path) -> dict[str, Array]:
+    """The weights in a file that torch wrote before version 1.6, without torch.
+
+    Args:
+        file: The file: names with tensors of 32-bit floats or 64-bit integers, and nothing else.
+    """
+    expected = "weights of a model that torch before 1.6 saved"
+    with Path(file).open("rb") as stream, damage_told(Path(file), what=expected):
+        if _plain(stream) != _LEGACY:
+            raise LimnerError(f"{file} has another format: expected {expected}")
+        _plain(stream), _plain(stream)  # the version of the format, the sizes of C types
+        tensors, keys = _plain(stream), _plain(stream)
+        types = dict(tensor.storage for tensor in tensors.values())
+        numbers = {}
+        for key in keys:
+            size = int.from_bytes(stream.read(8), "little")
+            content = stream.read(size * types[key].itemsize)
+            numbers[key] = np.frombuffer(content, types[key], size)
+        return {str(name): tensor.read(numbers[tensor.storage[0]]) for name, tensor in tensors.items()}
+
+
+def _plain(stream: BinaryIO) -> Any:
+    return _TensorsOnly(stream).load()

@@ -35,6 +35,7 @@ ENCODERS: Registry[object] = Registry(
         "minilm": "limner.encoders.text_transformers:minilm",
         "minilm-int8": "limner.encoders.onnx_models:minilm_int8",
         "multi-vector": "limner.encoders.multimodal:LateInteraction",
+        "offline": "limner.encoders.offline_model:OfflineModel",
         "onnx-clip": "limner.encoders.onnx_models:OnnxClip",
         "onnx-sentences": "limner.encoders.onnx_models:OnnxSentences",
         "open-clip": "limner.encoders.openclip:OpenClipEncoder",

@@ -29,7 +29,7 @@ from limner.core.images import open_image
 from limner.core.paths import damage_told, folder_for, read_bytes
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.encoders.batching import paced
-from limner.encoders.contract import encoded, identity
+from limner.encoders.contract import encoded, identity, notes_of
 
 Keys = npt.NDArray[np.uint64]
 """Keys: two 64-bit integers per entry."""
@@ -185,6 +185,11 @@ class Cached:
     def identity(self) -> str:
         """The identity of the encoder, or else the name."""
         return identity(self.encoder) or self.fingerprint
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The notes of the encoder."""
+        return notes_of(self.encoder)
 
     def encode(self, items: Items | Sequence[str], *, progress: ProgressLike = None) -> Float32:
         """Vectors of items; known items are read from the cache, the others are encoded and stored."""

