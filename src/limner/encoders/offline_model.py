@@ -52,8 +52,8 @@ PACKAGES = ("onnxruntime", "tokenizers", "onnx", *(package for package, _ in WEI
 _WHAT = "the encoder 'offline'"
 _DATA = Path(__file__).with_name("offline_data")
 _CLASSES, _EMBEDDINGS = _DATA / "imagenet_classes.txt", _DATA / "class_embeddings.npy"
-_SIDE = 224  # the shorter side of an image
-_LONGEST = 448  # the longer side
+_SIDES = (192, 256)  # the shorter side of an image, at two scales
+_STRETCH = 2  # the longer side is at most this many times as long
 _PARTS = 3  # along each side of an image
 _HEATS = (2.0, 1.5)  # temperatures of the whole image and of its parts
 _FLATTENING = 0.125  # 0 leaves the axes of the classes as they are, 0.5 makes them equally long
@@ -133,7 +133,7 @@ class OfflineModel:
     @property
     def fingerprint(self) -> str:
         """The weights, the sentences of the classes and how they are joined."""
-        settings = f"{_SIDE} {_LONGEST} {_PARTS} {_HEATS} {_FLATTENING} {_RIDGE}"
+        settings = f"{_SIDES} {_STRETCH} {_PARTS} {_HEATS} {_FLATTENING} {_RIDGE}"
         return f"{NAME} {' '.join(map(fingerprint_of, (*self.files, _EMBEDDINGS)))} {settings}"
 
     def encode(self, items: Items | Sequence[str], *, progress: ProgressLike = None) -> Float32:
@@ -179,12 +179,14 @@ class OfflineModel:
         return _Classifier(self.files[0])
 
     def _probabilities(self, items: Items, row: int) -> Float32:
-        """The probability of each class: the mean of the whole image and of the average of its parts."""
-        with items.opened(row, shortest=_SIDE) as image:
-            pixels = _pixels(image)
-        whole, parts = self._network(pixels)
-        mean: Float32 = (_softmax(whole, _HEATS[0])[0] + _softmax(parts, _HEATS[1]).mean(axis=0)) / 2
-        return mean
+        """The probability of each class: the mean of the whole image and the average part, at all scales."""
+        with items.opened(row, shortest=max(_SIDES)) as image:
+            scaled = [_pixels(image, side) for side in _SIDES]
+        total = np.zeros(len(self.classes), dtype=np.float32)
+        for pixels in scaled:
+            whole, parts = self._network(pixels)
+            total += _softmax(whole, _HEATS[0])[0] + _softmax(parts, _HEATS[1]).mean(axis=0)
+        return np.asarray(total / (2 * len(_SIDES)), dtype=np.float32)
 
 
 class _Classifier:
@@ -221,12 +223,12 @@ def _bounds(length: int) -> list[tuple[int, int]]:
     return [(part * length // _PARTS, -(-(part + 1) * length // _PARTS)) for part in range(_PARTS)]
 
 
-def _pixels(image: Image) -> Float32:
+def _pixels(image: Image, side: int) -> Float32:
     """The whole image, with sides that are multiples of the network's step: 1 by channels by height by width."""
     from PIL.Image import Resampling
 
-    scale = _SIDE / min(image.size)
-    width, height = (round(min(length * scale, _LONGEST) / STEP) * STEP for length in image.size)
+    scale = side / min(image.size)
+    width, height = (round(min(length * scale, _STRETCH * side) / STEP) * STEP for length in image.size)
     pixels = np.asarray(image.resize((width, height), Resampling.BICUBIC), dtype=np.float32)
     return np.ascontiguousarray((pixels.transpose(2, 0, 1)[None] - 127) / 128)
 
