@@ -262,7 +262,7 @@ def test_the_small_clip_is_fetched_once_with_consent(hub):
         return True
 
     choice = default_model(consent=yes)
-    assert str(choice) == f"onnx-clip(model={CLIP}, variant=quantized)" and choice.megabytes == 154
+    assert choice.name == f"onnx-clip(model={CLIP}, variant=quantized)" and choice.megabytes == 154
     assert len(questions) == 1 and CLIP in questions[0] and "154 MB" in questions[0] and "MIT" in questions[0]
     assert hub.fetched == []
     model = default_encoder(consent=yes)

@@ -28,7 +28,7 @@ from limner.core.progress import ProgressLike, as_progress
 from limner.encoders.efficientnet_onnx import INPUT, STEP, LiteWeights, onnx_network
 from limner.encoders.offline import fingerprint_of, package_file
 from limner.encoders.onnx_models import OnnxSentences
-from limner.scores import usable_cores
+from limner.scores.parallel_blocks import usable_cores
 
 if TYPE_CHECKING:
     from PIL.Image import Image
