@@ -193,7 +193,7 @@ def by_other_names() -> Iterator[tuple[str, ...]]:
     for name in names("corrections"):
         yield "evaluate", *SCENES, "--scores", "S.npy", "--correct", name
         yield "evaluate", *SCENES, "--images", "I.npy", "--texts", "T.npy", "--correct", name
-        yield "index", "corrected", *SMALL, "--model", "histograms", "--correct", name, "--bank", "texts.txt"
+        yield "index", "corrected", *SMALL, "--model", "histograms", "--correct", name, "-O", "bank=texts.txt"
     for name in names("fusions"):
         yield "match", "fuse", "a.run", "b.run", "--method", name, "-o", "fused.run"
     for name, options in product(names("scorers"), ("", "(model=model)")):
@@ -215,7 +215,7 @@ def by_ending() -> Iterator[tuple[str, ...]]:
         yield "compare", "a.json", "b.json", "-o", out
         yield "compare", "--show", "ranks", "a.json", "b.json", "-o", out
         yield "compare", "--show", "board", "a.json", "b.json", "-o", out
-        yield "explain", "slices", "a.json", *SCENES, "--by", "words", "--min-size", "5", "-o", out
+        yield "explain", "slices", "a.json", *SCENES, "--by", "words", "-O", "min_size=5", "-o", out
         yield "evaluate", "languages:scenes", *SCENES[1:], "--scores", "S.npy", "-o", out
         yield "explain", "failures", *SCENES, "--scores", "S.npy", "-o", out
         yield "explain", "attack", *SCENES, "--model", "histograms", "-o", out

@@ -318,8 +318,8 @@ def test_a_real_results_folder():
     [
         (("t.csv", "--queries", "none"), 2, "expected a number"),
         (("t.csv", "--queries", "5", "--queries", "a=5"), 2, "one number for all"),
-        (("t.csv", "--unit", "permille"), 3, "'percent' or 'fraction'"),
-        (("t.csv", "--unit", "fraction"), 3, "R@1 is 60.5"),
+        (("t.csv", "-O", "unit=permille"), 3, "'percent' or 'fraction'"),
+        (("t.csv", "-O", "unit=fraction"), 3, "R@1 is 60.5"),
         (("t.csv", "--measures", "nDCG@3"), 3, "no result has nDCG@3: there are coco-5k R@1"),
         (("t.csv", "--level", "1"), 3, "level"),
         (("published:eccv-9",), 3, "eccv-9"),

@@ -398,7 +398,7 @@ def test_describe_lists_warnings_and_fails_when_asked(workdir, tmp_path):
 def test_describe_opens_every_picture_when_asked(workdir):
     run("data", "convert", *WORLD, "pictures")
     next(Path("pictures/images").iterdir()).write_bytes(b"no picture")
-    assert "does not open" in data("data", "describe", "pictures", "--check-images")["warnings"][0]
+    assert "does not open" in data("data", "describe", "pictures", "-O", "check_images=true")["warnings"][0]
     assert data("data", "describe", "pictures")["warnings"] == []
 
 

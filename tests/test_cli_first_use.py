@@ -66,7 +66,7 @@ def workdir(tmp_path, monkeypatch):
 
 
 SIDES = ("evaluate", "captions.csv", "--images", "I.npy", "--texts", "T.npy", "--measures", "R@1")
-BANK = ("--correct", "csls", "--bank", "BI.npy", "--bank", "BT.npy")
+BANK = ("--correct", "csls", "-O", "bank=BI.npy,BT.npy")
 
 
 def values(report):
@@ -84,9 +84,9 @@ def test_a_bank_of_two_files_and_one_file_for_both_directions(workdir):
     expected_values = {r.direction: r.value for r in expected.results}
     assert values(data(*SIDES, *BANK, "-o", "bank.npz")) == expected_values
     assert values(data(*SIDES, "--correct", "bank.npz")) == expected_values
-    assert values(data(*SIDES, "--correct", "csls", "--bank", "bank.npz")) == expected_values
+    assert values(data(*SIDES, "--correct", "csls", "-O", "bank=bank.npz")) == expected_values
     np.savez("both.npz", images=bank[0].matrix, texts=bank[1].matrix)
-    assert values(data(*SIDES, "--correct", "csls", "--bank", "both.npz")) == expected_values
+    assert values(data(*SIDES, "--correct", "csls", "-O", "bank=both.npz")) == expected_values
     turned = limner.evaluate(scores.T.correct("bank.npz"), of, measures="R@1")
     assert {r.direction: r.value for r in turned.results} == expected_values
 
@@ -94,15 +94,15 @@ def test_a_bank_of_two_files_and_one_file_for_both_directions(workdir):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--bank", "BI.npy"], "--bank without a correction"),
-        (["--correct", "csls", "--bank", "BI.npy"], "give two for both directions"),
-        (["--correct", "csls", "--bank", "BI.npy", "--bank", "BT.npy", "--bank", "BT.npy"], "got 3 files for --bank"),
+        (["-O", "bank=BI.npy"], "-O bank without a correction"),
+        (["--correct", "csls", "-O", "bank=BI.npy"], "give two for both directions"),
+        (["--correct", "csls", "-O", "bank=BI.npy,BT.npy,BT.npy"], "got 3 files for -O bank"),
         (
             ["--correct", "csls", "-O", "tune=dev"],
             "'captions' has no split 'dev' (its splits: none); add a column 'split'",
         ),
         (["--by", "colour"], "colour"),
-        (["--correct", "csls", "--bank", "wide.npy", "--bank", "wide.npy"], "a bank of vectors of 9 dimensions"),
+        (["--correct", "csls", "-O", "bank=wide.npy,wide.npy"], "a bank of vectors of 9 dimensions"),
     ],
 )
 def test_what_does_not_fit_says_what_is_missing(workdir, words, message):

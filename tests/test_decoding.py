@@ -362,7 +362,7 @@ def test_a_failed_or_interrupted_wait_lets_the_next_one_in():
         assert turns.taken == 1
 
 
-# --- data describe --check-images ---------------------------------------------------------------------------------
+# --- data describe -O check_images=true------------------------------------------------------------------------------
 
 
 def test_check_images_lists_what_is_damaged_and_says_nothing_else(tmp_path):
@@ -385,7 +385,16 @@ def test_check_images_lists_what_is_damaged_and_says_nothing_else(tmp_path):
         (tmp_path / name).write_bytes(data)
     listed = "".join(f"{name},a caption\n" for name in [*files, "large.jpg"])
     (tmp_path / "captions.csv").write_text("image,caption\n" + listed)
-    words = [sys.executable, "-m", "limner", "data", "describe", str(tmp_path / "captions.csv"), "--check-images"]
+    words = [
+        sys.executable,
+        "-m",
+        "limner",
+        "data",
+        "describe",
+        str(tmp_path / "captions.csv"),
+        "-O",
+        "check_images=true",
+    ]
     done = subprocess.run(words, capture_output=True, text=True)
     warned = [line for line in done.stderr.splitlines() if not re.search(r": \d+ s(,|$)", line)]  # progress, if slow
     assert (done.returncode, warned) == (0, [])

@@ -59,8 +59,8 @@ def test_a_model_trained_on_a_file_of_features_takes_new_images(folder, tmp_path
         pytest.importorskip("torch")
     run("train", kind, folder / "old", "-o", tmp_path / "m", *sets(features=folder / "old.npz", **options))
     done = run("evaluate", folder / "new", "--model", tmp_path / "m", status=Status.INPUT)
-    assert "--features" in done.stderr
-    words = ("evaluate", folder / "new", "--model", tmp_path / "m", "--features", folder / "new.npz", "--json")
+    assert "-O features" in done.stderr
+    words = ("evaluate", folder / "new", "--model", tmp_path / "m", "-O", f"features={folder / 'new.npz'}", "--json")
     report = json.loads(run(*words).stdout)
     assert report["results"][0]["queries"] == 12
     model, new = systems.load(tmp_path / "m"), limner.load(str(folder / "new"))
@@ -74,10 +74,12 @@ def test_encoding_with_a_model_that_was_trained_on_features(folder, tmp_path):
     model = limner.train(old, "towers", features=folder / "old.npz", device="cpu", **SMALL)
     model.save(tmp_path / "m")
     words = ("encode", folder / "new", "--side", "images", "--model", tmp_path / "m", "-o", tmp_path / "v.npz")
-    run(*words, "--features", folder / "new.npz")
+    run(*words, "-O", f"features={folder / 'new.npz'}")
     expected = model.encode_images(new.images, features=folder / "new.npz")
     np.testing.assert_allclose(Embeddings.load(tmp_path / "v.npz").matrix, expected.matrix, atol=1e-6)
-    done = run("encode", folder / "new", "--side", "texts", *words[4:], "--features", folder / "new.npz", status=3)
+    done = run(
+        "encode", folder / "new", "--side", "texts", *words[4:], "-O", f"features={folder / 'new.npz'}", status=3
+    )
     assert "leave them out" in done.stderr
 
 
@@ -97,30 +99,30 @@ def test_an_index_of_new_images_by_their_features(folder, model, tmp_path):
     pytest.importorskip("lancedb", reason="lancedb is not installed")
     new, index = limner.load(str(folder / "new")), tmp_path / "i"
     words = ("index", index, folder / "new", "--model", model)
-    assert "--features" in run(*words, status=Status.INPUT).stderr
-    run(*words, "--features", folder / "new.npz", "--json")
+    assert "-O features" in run(*words, status=Status.INPUT).stderr
+    run(*words, "-O", f"features={folder / 'new.npz'}", "--json")
     scores = systems.load(model).scores(new, features=folder / "new.npz")
     text = str(new.texts.values[0])
     assert hits("search", index, text) == scores.T.top(3)[new.texts.ids[0]]
     picture = new.images.values[3]
-    assert "--features" in run("search", index, "--image", picture, status=Status.INPUT).stderr
+    assert "-O features" in run("search", index, "--image", picture, status=Status.INPUT).stderr
     vectors = Embeddings.load(folder / "new.npz").subset([new.images.ids[3]])
     Embeddings([str(picture)], vectors.matrix).save(tmp_path / "query.npz")
-    search = ("search", index, "--image", picture, "--features", tmp_path / "query.npz")
+    search = ("search", index, "--image", picture, "-O", f"features={tmp_path / 'query.npz'}")
     assert hits(*search)[0] == new.images.ids[3]
-    run("index", index, folder / "old", "--features", folder / "old.npz")
+    run("index", index, folder / "old", "-O", f"features={folder / 'old.npz'}")
     assert json.loads(run("index", index, "--json").stdout)["items"] == 36
 
 
 def test_features_beside_what_needs_none_are_refused(folder, model, tmp_path):
     pytest.importorskip("lancedb", reason="lancedb is not installed")
-    vectors = ("--embeddings", folder / "new.npz", "--features", folder / "new.npz")
+    vectors = ("--embeddings", folder / "new.npz", "-O", f"features={folder / 'new.npz'}")
     assert "give only one of them" in run("index", tmp_path / "i", folder / "new", *vectors, status=Status.USAGE).output
     run("train", "colours", folder / "old", "-o", tmp_path / "colours.npz")
-    words = ("--model", tmp_path / "colours.npz", "--features", folder / "new.npz")
+    words = ("--model", tmp_path / "colours.npz", "-O", f"features={folder / 'new.npz'}")
     assert "leave them out" in run("index", tmp_path / "i", folder / "new", *words, status=Status.INPUT).stderr
     run("index", tmp_path / "j", "--embeddings", folder / "new.npz")
-    search = ("search", tmp_path / "j", "--queries", folder / "new.npz", "--features", folder / "new.npz")
+    search = ("search", tmp_path / "j", "--queries", folder / "new.npz", "-O", f"features={folder / 'new.npz'}")
     assert "already vectors" in run(*search, status=Status.USAGE).output
 
 
@@ -133,12 +135,12 @@ def test_served_models_take_the_features_of_the_images(folder, model):
     served = Library({"new": str(folder / "new")}, named, features=folder / "new.npz")
     assert len(served.system("new", "kcca", patience=60).collection.images) == 12
     assert len(served.system("new", "colours", patience=60).collection.images) == 12
-    words = ("serve", folder / "new", "--model", folder / "colours.npz", "--features", folder / "new.npz")
+    words = ("serve", folder / "new", "--model", folder / "colours.npz", "-O", f"features={folder / 'new.npz'}")
     assert "leave them out" in run(*words, "--port", "0", status=Status.INPUT).stderr
 
 
 def test_features_for_what_takes_none_are_refused(folder):
-    words = ("evaluate", folder / "new", "--features", folder / "new.npz")
+    words = ("evaluate", folder / "new", "-O", f"features={folder / 'new.npz'}")
     assert "is only for a --model" in run(*words, "--scores", folder / "new.npz", status=Status.USAGE).stderr
     done = run(*words, "--model", "colours", status=Status.INPUT)
     assert "features" in done.stderr

@@ -137,7 +137,7 @@ def test_uncertainty_from_the_shell(tmp_path, monkeypatch):
     world = limner.load("scenes", images=60)
     limner.train(world, "pcme", epochs=1, embedding_dim=8).save("pcme")
     limner.train(world, "colours").save("colours")
-    args = ("explain", "uncertainty", "scenes", "-O", "images=60", "--bins", "3", "--json")
+    args = ("explain", "uncertainty", "scenes", "-O", "images=60", "-O", "bins=3", "--json")
     done = run(*args, "--model", "pcme", "--direction", "t2i")
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)

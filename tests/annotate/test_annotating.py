@@ -524,7 +524,7 @@ def test_the_story_at_the_shell(tmp_path, monkeypatch, systems, world):
     systems["blurred"].T.ranking().save(tmp_path / "t2i.run")
     named = ["--scores", "sharp=sharp.npy", "--run", "blurred=i2t.run", "--run", "blurred=t2i.run"]
     world_args = ["scenes", "-O", "images=40", "-O", "seed=7"]
-    first = data("pool", "work.db", *world_args, *named, "--depth", "2", "--keep", "4")
+    first = data("pool", "work.db", *world_args, *named, "--depth", "2", "-O", "keep=4")
     assert first["proposals"] == 2 * (8 + 40) * 2
     assert data("tasks", "work.db", "--replication", "2")["pairs"] == first["new"]
     assert "every pooled pair already has" in run("tasks", "work.db", status=3).stderr
@@ -654,15 +654,15 @@ def test_systems_trained_again_at_the_shell_still_find_pairs_to_ask(tmp_path, mo
     monkeypatch.chdir(tmp_path)
     world_args = ["scenes", "-O", "images=60", "-O", "seed=7"]
     named = ["--model", "colours", "--model", "histograms"]
-    data("pool", "work.db", *world_args, *named, "--depth", "2", "--keep", "4")
+    data("pool", "work.db", *world_args, *named, "--depth", "2", "-O", "keep=4")
     data("tasks", "work.db")
     with open_store(tmp_path / "work.db") as store:
         answer_all(store, limner.load("scenes", images=60, seed=7).test, noise=0.05)
-    second_turn = data("pool", "work.db", *world_args, *named, "--new-pairs", "25", "--retrain")
+    second_turn = data("pool", "work.db", *world_args, *named, "--new-pairs", "25", "-O", "retrain=true")
     assert second_turn["turn"] == 2 and second_turn["new"] == 25
     assert (
-        "--retrain only works in a further round"
-        in run("pool", "work.db", *world_args, *named, "--retrain", status=2).output
+        "-O retrain only works in a further round"
+        in run("pool", "work.db", *world_args, *named, "-O", "retrain=true", status=2).output
     )
 
 

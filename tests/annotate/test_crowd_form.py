@@ -116,7 +116,7 @@ def test_controls_can_be_of_the_pool_too_and_too_few_are_refused(world):
 def pooled(tmp_path_factory):
     """A store with a pool, as a file to copy."""
     path = tmp_path_factory.mktemp("pooled") / "work.db"
-    run("pool", path, *WORLD, "--model", "colours", "--depth", 2, "--keep", 4)
+    run("pool", path, *WORLD, "--model", "colours", "--depth", 2, "-O", "keep=4")
     with open_store(path) as opened:  # so that all of it is in one file
         opened.rows(__import__("sqlalchemy").text("PRAGMA wal_checkpoint(TRUNCATE)"))
     return path.read_bytes()

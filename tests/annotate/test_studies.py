@@ -456,9 +456,9 @@ def test_a_turn_narrows_at_the_shell(tmp_path, monkeypatch):
     common = ["scenes", "-O", "images=60", "--scores", "a=a.npy", "--scores", "b=b.npy"]
     run = CliRunner().invoke
     assert run(app, ["annotate", "plan", "work.db", *common, "--direction", "t2i", "--budget", "20"]).exit_code == 0
-    done = run(app, ["annotate", "pool", "work.db", *common, "--new-pairs", "10", "--strategy", "narrow"])
+    done = run(app, ["annotate", "pool", "work.db", *common, "--new-pairs", "10", "-O", "strategy=narrow"])
     assert done.exit_code == 0 and "10 further units drawn" in done.output and "limner annotate serve" in done.output
-    done = run(app, ["annotate", "pool", "other.db", *common, "--new-pairs", "10", "--strategy", "narrow"])
+    done = run(app, ["annotate", "pool", "other.db", *common, "--new-pairs", "10", "-O", "strategy=narrow"])
     assert done.exit_code == 3 and "limner annotate plan" in done.output
 
 

@@ -623,7 +623,7 @@ def test_further_judgements_from_the_shell(folder):
     rows = [f"p{n % 30}.png,a thing number {n},c{n}" for n in range(60)]
     (folder / "captions.csv").write_text("image,caption,id\n" + "\n".join(rows) + "\n")
     (folder / "people.qrels").write_text("".join(f"p{n}.png 0 c{(n + 1) % 30} 1\n" for n in range(30)))
-    done = shell("data", "audit", "captions.csv", "--no-images", "--judgements", "people.qrels", "--json")
+    done = shell("data", "audit", "captions.csv", "-O", "check_images=false", "--judgements", "people.qrels", "--json")
     assert done.exit_code == 0, done.stderr
     (entry,) = [f for f in json.loads(done.stdout)["findings"] if f["kind"] == "false-negatives"]
     assert entry["items"] == ["people"] and entry["detail"].startswith("30 matches are missing (all images")
@@ -666,7 +666,9 @@ def test_the_command_finds_repairs_and_fails_in_ci(folder):
     assert {("p4.png", "c5"), ("p2.png", "c3")} <= {(q, c) for q, c, _ in repaired}
     content = json.loads((folder / "f.json").read_text())
     assert content["counts"]["duplicate-image"] == 1 and "severity,kind" in (folder / "f.csv").read_text()
-    assert shell("data", "audit", "captions.csv", "--no-images", "--scores", "S.npy", "--json").exit_code == 0
+    assert (
+        shell("data", "audit", "captions.csv", "-O", "check_images=false", "--scores", "S.npy", "--json").exit_code == 0
+    )
 
 
 @pytest.mark.parametrize(

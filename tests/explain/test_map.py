@@ -145,7 +145,7 @@ def test_the_command(tmp_path):
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["points"] == 48 and "map-data" in (tmp_path / "m.html").read_text()
     assert run("scenes", "--model", "colours", "-o", tmp_path / "m.pdf").exit_code in (2, 3)
-    wrong = run("scenes", "-O", "images=40", "--model", "colours", "--method", "umap", "--no-failures")
+    wrong = run("scenes", "-O", "images=40", "--model", "colours", "--method", "umap", "-O", "failures=false")
     assert wrong.exit_code in (2, 3) and "umap" in wrong.output
 
 

@@ -72,20 +72,20 @@ def test_the_command(vector_index, tmp_path):
     np.save(tmp_path / "q.npy", ASKED)
     path = vector_index.store.path
     assert "keeps no correction" in run("search", path, "--queries", tmp_path / "q.npy", "--correct", "kept").output
-    result = run("index", path, "--correct", "csls(k=5)", "--bank", tmp_path / "bank.npy", "--json")
+    result = run("index", path, "--correct", "csls(k=5)", "-O", f"bank={tmp_path / 'bank.npy'}", "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["corrected"].startswith("csls(k=5), with 30 queries of ")
     document = json.loads(run("search", path, "--queries", tmp_path / "q.npy", "--correct", "kept", "--json").stdout)
-    once = run("search", path, "--queries", tmp_path / "q.npy", "--correct", "csls", "-O", "k=5", "--bank",
-               tmp_path / "bank.npy", "--json")  # fmt: skip
+    once = run("search", path, "--queries", tmp_path / "q.npy", "--correct", "csls", "-O", "k=5", "-O",
+               f"bank={tmp_path / 'bank.npy'}", "--json")  # fmt: skip
     assert document["correction"] == "csls" and document["hits"] == json.loads(once.stdout)["hits"]
-    for words in (["--correct", "csls"], ["--bank", tmp_path / "bank.npy"]):
+    for words in (["--correct", "csls"], ["-O", f"bank={tmp_path / 'bank.npy'}"]):
         refused = run("index", path, *words)
         assert refused.exit_code == 2 and "go together" in refused.output
     with_bank = run(
-        "search", path, "--queries", tmp_path / "q.npy", "--correct", "kept", "--bank", tmp_path / "bank.npy"
+        "search", path, "--queries", tmp_path / "q.npy", "--correct", "kept", "-O", f"bank={tmp_path / 'bank.npy'}"
     )
-    assert with_bank.exit_code in (2, 3) and "leave out --bank" in with_bank.output
+    assert with_bank.exit_code in (2, 3) and "leave out -O" in with_bank.output
 
 
 def test_the_page_offers_the_kept_correction_beside_the_plain_results(tmp_path):

@@ -554,10 +554,10 @@ def test_queries_from_files_pictures_and_vectors(commanded, tmp_path):
 def test_a_bank_and_its_statistics(commanded, tmp_path):
     (tmp_path / "bank.txt").write_text("\n".join(limner.load("scenes", images=60).train.texts.values[:40]))
     ask = ("search", commanded / "i", "a cat", "-k", 5, "--json", "--correct")
-    first = run(*ask, "csls", "--bank", tmp_path / "bank.txt", "-O", "k=5", "-o", tmp_path / "b.npz")
+    first = run(*ask, "csls", "-O", f"bank={tmp_path / 'bank.txt'}", "-O", "k=5", "-o", tmp_path / "b.npz")
     assert Statistics.load(tmp_path / "b.npz").correction.k == 5
     reused = run(*ask, tmp_path / "b.npz")
-    named = run(*ask, "csls", "--bank", tmp_path / "b.npz")
+    named = run(*ask, "csls", "-O", f"bank={tmp_path / 'b.npz'}")
     answers = [json.loads(done.stdout) for done in (first, reused, named)]
     assert answers[0] == answers[1] == answers[2] and answers[0]["correction"] == "csls"
     plain = json.loads(run("search", commanded / "i", "a cat", "-k", 5, "--json").stdout)
@@ -618,7 +618,7 @@ def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path, monkeypatch)
         (["search", "I"], 2, "give exactly one of TEXT"),
         (["search", "I", "a", "--queries", "q.txt"], 2, "give exactly one of TEXT"),
         (["search", "I", "a", "-o", "x.pdf"], 3, "a list of hits is written as"),
-        (["search", "I", "a", "--bank", "b.npy"], 2, "--bank without --correct"),
+        (["search", "I", "a", "-O", "bank=b.npy"], 2, "-O bank without --correct"),
         (["search", "I", "a", "--correct", "clss"], 3, "unknown correction 'clss': did you mean 'csls'"),
         (["search", "I", "a", "--correct", "nothing.npz"], 3, "no saved statistics"),
         (["search", "I", "a", "--model", "nothing"], 3, "unknown system, saved model or file 'nothing'"),
@@ -659,5 +659,5 @@ def test_an_encoder_of_ones_own_encodes_items_and_queries(tmp_path, monkeypatch)
     first = json.loads(result.stdout)["hits"][0]
     assert (first["id"], first["value"]) == ("blue.png", str(tmp_path / "photos" / "blue.png"))
     assert (tmp_path / "p.html").read_text().count("data:image/") == 4  # three hits and the query
-    dot = run("index", tmp_path / "i", "--items", tmp_path / "photos", "--similarity", "dot", "--replace", status=3)
+    dot = run("index", tmp_path / "i", "--items", tmp_path / "photos", "-O", "similarity=dot", "--replace", status=3)
     assert "the index compares by cosine" in dot.stderr

@@ -618,9 +618,9 @@ def test_the_commands_find_what_python_finds(commanded):
 def test_a_bank_of_sets_corrects_and_is_kept(commanded, tmp_path):
     some(25, seed=5, prefix="b", decimals=None).save(tmp_path / "bank.safetensors")
     ask = ("search", commanded / "pages.index", "--queries", commanded / "questions.npz", "-k", 3, "--json")
-    run("index", commanded / "pages.index", "--correct", "csls", "--bank", tmp_path / "bank.safetensors")
+    run("index", commanded / "pages.index", "--correct", "csls", "-O", f"bank={tmp_path / 'bank.safetensors'}")
     document = json.loads(run(*ask, "--correct", "kept").stdout)
-    once = json.loads(run(*ask, "--correct", "csls", "--bank", tmp_path / "bank.safetensors").stdout)
+    once = json.loads(run(*ask, "--correct", "csls", "-O", f"bank={tmp_path / 'bank.safetensors'}").stdout)
     assert document["hits"] == once["hits"] and document["correction"] == "csls"
 
 
@@ -715,7 +715,7 @@ def test_what_cannot_be_is_told_in_a_line(commanded, tmp_path):
         (("search", pages, "a dog"), 3, "needs an encoder"),
         (("index", pages, "--embeddings", single), 3, "one vector for each of 3 items"),
         (("index", pages, "--ann", "ivf_flat"), 3, "compares single vectors"),
-        (("index", pages, "--embeddings", commanded / "pages.npz", "--similarity", "dot"), 3, "compares by cosine"),
+        (("index", pages, "--embeddings", commanded / "pages.npz", "-O", "similarity=dot"), 3, "compares by cosine"),
         (("index", tmp_path / "new", "--embeddings", tmp_path / "cut.npz"), 3, "cut.npz"),
     ]:
         assert message in " ".join(run(*words, status=status).stderr.split())

@@ -195,7 +195,7 @@ def _negatives(judgements: Judgements, avoid: set[Key], draw: random.Random) -> 
         else:
             raise LimnerError(
                 f"no known negative in {_TRIES:,} draws: the systems' lists contain nearly every pair; pool "
-                f"with a smaller --keep, or create tasks with -O negatives=0"
+                f"with a smaller -O keep, or create tasks with -O negatives=0"
             )
 
 

@@ -25,13 +25,30 @@ REGISTRIES = {
 FURTHER = {"--correct": ("tune",), "--estimate": ("mode",)}
 """Options that the command line adds."""
 COLLECTIONS = ("COLLECTION", "ITEMS")
-OF_COMMANDS = {
-    "PROBE": ("images", "corpus", "train_on", "cases", "seed"),
-    "FORM": ("min_relevant", "max_relevant", "ties", "keywords"),
-    "INDEX": ("version",),
+COMMAND_OPTIONS = {
+    "add": ("features", "min_relevant", "max_relevant", "ties", "keywords"),
+    "audit": ("min_side", "check_images"),
+    "compare": ("groups", "unit"),
+    "describe": ("check_images",),
+    "encode": ("features",),
+    "evaluate": ("groups", "features", "bank"),
+    "failures": ("features", "informed"),
+    "index": ("features", "bank", "similarity"),
+    "judge": ("url", "model", "key_from", "per_minute", "price"),
+    "map": ("features", "failures"),
+    "plan": ("seconds",),
+    "pool": ("features", "keep", "min_bleu", "strategy", "retrain"),
+    "probe": ("images", "corpus", "train_on", "cases", "seed"),
+    "report": ("figure", "width"),
+    "rerank": ("features", "keep_rest"),
+    "search": ("features", "bank", "version"),
+    "serve": ("features",),
+    "slices": ("min_size", "control"),
+    "uncertainty": ("bins",),
 }
-"""Arguments whose options the command itself reads. Those of a probe: the folder of the images; a COLLECTION whose
-captions train the language model; one that a system is trained on; of scenes, how many cases and their seed."""
+"""What -O takes in a command, by its name, beside the options of what is named on its line. Those of a probe: the
+folder of the images; a COLLECTION whose captions train the language model; one that a system is trained on; of scenes,
+how many cases and their seed."""
 
 
 @dataclass
@@ -62,8 +79,6 @@ class Named:
         if option in FURTHER.get(self.kind, ()):
             return True
         try:
-            if self.kind in OF_COMMANDS:
-                return option in OF_COMMANDS[self.kind]
             if self.kind in COLLECTIONS:
                 return _loader_takes(self.name, option)
             return any(option in _entry_options(place, self.name) for place in REGISTRIES.get(self.kind, ()))
@@ -97,8 +112,8 @@ def attached(words: list[str], command: Any) -> list[str]:
                 return words  # the parser says what is missing
             value, at = words[at], at + 1
         if param.name == "option":
-            owner = _owner(named, value.partition("=")[0].strip())
-            if owner is not None and owner.kind not in (*COLLECTIONS, *OF_COMMANDS):
+            owner = _owner(named, value.partition("=")[0].strip(), COMMAND_OPTIONS.get(command.name, ()))
+            if owner is not None and owner.kind not in COLLECTIONS:
                 owner.options.append(value)
                 continue
         rewritten += [option, value]
@@ -114,10 +129,12 @@ def _named_with_options(words: list[str], named: list[Named]) -> list[str]:
     return words
 
 
-def _owner(named: list[Named], option: str) -> Named | None:
+def _owner(named: list[Named], option: str, of_command: tuple[str, ...]) -> Named | None:
     """What an option belongs to: the nearest thing before it that has it, or one of a similar name."""
-    owners = [each for each in reversed(named) if each.kind in (*REGISTRIES, *FURTHER, *COLLECTIONS, *OF_COMMANDS)]
+    owners = [each for each in reversed(named) if each.kind in (*REGISTRIES, *FURTHER, *COLLECTIONS)]
     takers = [each for each in owners if each.takes(option)]
+    if option in of_command and not takers:
+        return None
     similar = [each for each in owners if get_close_matches(option, each.option_names())]
     return next(iter(takers or similar or owners), None)
 

@@ -21,17 +21,9 @@ if TYPE_CHECKING:
 Correct = Annotated[
     str | None,
     word(
-        "Correct hubs: 'limner list corrections', module:class, statistics FILE.npz. -O tune=dev chooses options.",
+        "Correct hubs: 'limner list corrections', module:class, statistics FILE.npz. -O bank=FILES, -O tune=dev.",
         "--correct",
         metavar="HOW",
-    ),
-]
-Bank = Annotated[
-    list[Path] | None,
-    word(
-        "Its query bank: vectors of images and of texts (two files), or statistics.",
-        "--bank",
-        metavar="FILE",
     ),
 ]
 
@@ -41,7 +33,7 @@ def corrected(
     correction: str | None,
     *,
     dev: Dev,
-    bank: list[Path] | None = None,
+    bank: Sequence[Path] = (),
     keep: Sequence[Path] = (),
     trust: bool = False,
 ) -> object:
@@ -51,7 +43,7 @@ def corrected(
         source: The scores.
         correction: The value of --correct.
         dev: Returns the scores and the collection of a split.
-        bank: The files given with --bank.
+        bank: The files of its query bank.
         keep: Files to write the statistics of the bank to.
         trust: Whether a file of statistics may name a correction that is not registered.
     """
@@ -59,7 +51,7 @@ def corrected(
     from limner.scores.correction import CORRECTIONS
 
     if correction is None:
-        named = [name for name, value in (("--bank", bank), ("-o FILE.npz", keep)) if value]
+        named = [name for name, value in (("-O bank", bank), ("-o FILE.npz", keep)) if value]
         raise typer.BadParameter(f"{', '.join(named)} without a correction: name one with --correct")
     if not isinstance(source, Scores):
         raise LimnerError(
@@ -78,20 +70,20 @@ def corrected(
     return corrected_scores
 
 
-def _bank(files: list[Path] | None) -> object:
+def _bank(files: Sequence[Path]) -> object:
     """A bank from files: two files of vectors (images, then texts), or one file with both or with saved statistics."""
     from limner.core.embeddings import Embeddings
 
     if not files:
         return None
     if len(files) > 2:
-        raise typer.BadParameter(f"got {len(files)} files for --bank: expected vectors of images and of texts")
+        raise typer.BadParameter(f"got {len(files)} files for -O bank: expected vectors of images and of texts")
     if len(files) == 2:
         return Embeddings.load(files[0]), Embeddings.load(files[1])
     if files[0].suffix.lower() != ".npz":
         raise typer.BadParameter(
-            f"--bank {files[0]} is one file of vectors: give two for both directions, --bank images.npy --bank "
-            "texts.npy; or one .npz with arrays 'images' and 'texts', or with saved statistics"
+            f"-O bank={files[0]} is one file of vectors: give two for both directions, -O "
+            "bank=images.npy,texts.npy; or one .npz with arrays 'images' and 'texts', or with saved statistics"
         )
     from limner.core.paths import read_arrays
 

@@ -68,16 +68,6 @@ IdFiles = Annotated[
 ]
 
 
-Features = Annotated[
-    str | None,
-    word(
-        "Vectors of the images, for a model that was trained on a file of features.",
-        metavar="FILE",
-        show_default=False,
-    ),
-]
-
-
 @dataclass(frozen=True)
 class SystemOptions:
     """The system to evaluate, as given on the command line."""
@@ -105,7 +95,7 @@ class SystemOptions:
                 "--run, --model"
             )
         if self.features is not None and named[0] != "system":
-            raise typer.BadParameter("--features is only for a --model that was trained on a file of features")
+            raise typer.BadParameter("-O features is only for a --model that was trained on a file of features")
         if self.cache is not None and named[0] != "system":
             raise typer.BadParameter("--cache is only for --model: other inputs are not encoded")
         if named[0] in ("runs", "system") and self.ids:

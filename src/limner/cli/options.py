@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from limner.cli.attached_options import COMMAND_OPTIONS
 from limner.cli.console import progress, tell, warn
 from limner.cli.program_options import Json as Json
 from limner.cli.program_options import Trust as Trust
@@ -184,6 +185,37 @@ def named_options(words: list[str] | None, names: tuple[str, ...], of: str) -> d
     if others:
         raise UnknownName(f"option of {of}", others[0].partition("=")[0], names)
     return chosen
+
+
+def command_options(words: list[str] | None, command: str) -> tuple[dict[str, Any], list[str]]:
+    """The -O options of a command, parsed, and the others, which are those of the loader."""
+    return own_options(words, COMMAND_OPTIONS[command])
+
+
+def text_option(options: Mapping[str, Any], name: str) -> str | None:
+    """An option that is a word; None if it is not given."""
+    return None if name not in options else str(options[name])
+
+
+def switch(options: Mapping[str, Any], name: str, *, default: bool = False) -> bool:
+    """An option that is true or false.
+
+    >>> switch({"informed": True}, "informed"), switch({}, "failures", default=True)
+    (True, True)
+    """
+    value = options.get(name, default)
+    if not isinstance(value, bool):
+        raise typer.BadParameter(f"-O {name}={value}: expected true or false")
+    return value
+
+
+def files_of(words: str) -> list[Path]:
+    """The files of a value such as images.npy,texts.npy.
+
+    >>> files_of("images.npy,texts.npy")
+    [PosixPath('images.npy'), PosixPath('texts.npy')]
+    """
+    return [Path(words)] if Path(words).exists() else [Path(each) for each in words.split(",")]
 
 
 def own_options(words: list[str] | None, names: tuple[str, ...]) -> tuple[dict[str, Any], list[str]]:

@@ -58,7 +58,7 @@ def trained_again(
 
     foreign = next((name for name in names if name not in SYSTEMS), None)
     if foreign is not None or not names:
-        raise typer.BadParameter(f"--retrain: {foreign or 'no system'} is not a system that limner trains by name")
+        raise typer.BadParameter(f"-O retrain: {foreign or 'no system'} is not a system that limner trains by name")
     train = full_collection.train if "train" in full_collection.splits else None
     learned = further_rounds.trained_again(
         collection, further_rounds.boolean_labels(by_majority(answers(store))), train=train

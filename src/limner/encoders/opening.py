@@ -170,7 +170,7 @@ class StoredVectors:
         except LimnerError as error:
             place = self.path or "the vectors given as features"
             raise LimnerError(
-                f"{place}: {error}; give vectors for these {items.kind}s with features= (--features at the shell)"
+                f"{place}: {error}; give vectors for these {items.kind}s with features= (-O features at the shell)"
             ) from error
 
     def about(self) -> dict[str, object]:

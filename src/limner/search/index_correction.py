@@ -66,7 +66,7 @@ def kept_correction(index: Index, *, trust: bool = False) -> Statistics:
             data = table["statistics"].to_pylist()[0]
     except (LimnerError, KeyError, IndexError, TypeError):
         raise LimnerError(
-            f"the index {path} keeps no correction: gather one with 'limner index {path} --correct csls --bank FILE', "
+            f"the index {path} keeps no correction: gather one with 'limner index {path} --correct csls -O bank=FILE', "
             "or limner.search.keep_correction(...)"
         ) from None
     if (about.get("version"), about.get("rows")) != (index.version, len(index)):

@@ -191,7 +191,7 @@ class ServedIndex:
         if stored is None or stored[0].correction.name != request.correction:
             raise LimnerError(
                 f"{target.name} keeps no correction {request.correction!r}: run 'limner index INDEX --correct "
-                f"{request.correction} --bank FILE', then start the server again"
+                f"{request.correction} -O bank=FILE', then start the server again"
             )
         if stored[1] != target.index.version:
             raise LimnerError(f"{target.name} has changed since the server started: start it again")

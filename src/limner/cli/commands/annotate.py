@@ -14,8 +14,22 @@ from limner.cli.commands.answers import NewStore, Where, opened, store_name
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.commands.serve import Certificate, Key, Proxy, Url
 from limner.cli.console import answer, progress
-from limner.cli.inputs import SYSTEM, Features, system_word
-from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, whole_numbers, word
+from limner.cli.inputs import SYSTEM, system_word
+from limner.cli.options import (
+    Json,
+    Loading,
+    Split,
+    Trust,
+    command_options,
+    flag,
+    load,
+    loading,
+    number,
+    switch,
+    text_option,
+    whole_numbers,
+    word,
+)
 from limner.cli.studies import further_images, image_source, remember, several, trained_again
 from limner.core.errors import LimnerError, UnknownName, count
 
@@ -40,14 +54,9 @@ def pool(
     store: NewStore,
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
     system: Annotated[list[str] | None, system_word(f"A system: {SYSTEM} Repeatable.")] = None,
-    features: Features = None,
     scores: Annotated[list[str] | None, word("Similarities, images by texts. Repeatable.", metavar="NAME=FILE")] = None,
     run: Annotated[list[str] | None, word("A TREC run. Repeatable, both directions.", metavar="NAME=FILE")] = None,
     depth: Annotated[int, word("Pool depth: ranks of each list that are pooled.", metavar="K", min=1)] = 5,
-    keep: Annotated[int, word("Number of ranks of each list to store.", metavar="K", min=1)] = 25,
-    bleu: Annotated[
-        float | None, word("Minimum BLEU-pre with the image's own captions, e.g. 0.25.", metavar="X")
-    ] = None,
     queries: Annotated[
         list[str] | None,
         word("Pool a random sample of queries: i2t=1261, t2i=1333. Repeatable.", metavar="DIRECTION=N"),
@@ -56,10 +65,6 @@ def pool(
     new_pairs: Annotated[
         int | None, word("A further round: add this many new pairs, chosen from the answers so far.", metavar="N")
     ] = None,
-    retrain: Annotated[
-        bool, flag("--retrain", "In a further round: first retrain the systems with the accepted pairs.")
-    ] = False,
-    strategy: Annotated[str, word("Strategy of a further round: sure, unsure, disagree, mixed, or narrow.")] = "sure",
     split: Split = None,
     option: Loading = None,
     trust: Trust = False,
@@ -68,30 +73,37 @@ def pool(
     """Pool the top results of several systems, in both directions, in a store; each pair keeps all its proposals.
 
     With --new-pairs, the systems are weighted by the answers so far and propose pairs beyond the first pool; clear
-    mismatches are left out. With --strategy narrow, a plan is extended instead, by the labels that narrow the
-    comparison of the two systems most.
+    mismatches are left out. -O strategy=sure (the default), unsure, disagree or mixed is how they are chosen; -O
+    retrain=true first retrains the systems with the accepted pairs. With -O strategy=narrow, a plan is extended
+    instead, by the labels that narrow the comparison of the two systems most. -O keep=25 is the number of ranks of each
+    list that are stored, and -O min_bleu=0.25 pools only pairs with this BLEU-pre with the image's own captions.
 
     Examples:
       $ limner annotate pool work.db scenes --model histograms --model colours
       $ limner annotate pool work.db scenes --model histograms --queries i2t=50 --queries t2i=80
-      $ limner annotate pool work.db captions.csv --scores mine=S.npy --run theirs=t2i.run --bleu 0.25
+      $ limner annotate pool work.db captions.csv --scores mine=S.npy --run theirs=t2i.run -O min_bleu=0.25
       $ limner annotate pool work.db scenes --model histograms --model colours --new-pairs 100
-      $ limner annotate pool work.db scenes --model histograms --model colours --new-pairs 100 --strategy narrow
-      $ limner annotate pool work.db scenes --model histograms --model colours --new-pairs 100 --retrain
+      $ limner annotate pool work.db scenes --model histograms --model colours --new-pairs 100 -O strategy=narrow
+      $ limner annotate pool work.db scenes --model histograms --model colours --new-pairs 100 -O retrain=true
     """
-    full_collection = load(collection, option)
+    own, loader = command_options(option, "pool")
+    whole_numbers(own, keep=1)
+    retrain, strategy, keep = switch(own, "retrain"), str(own.get("strategy", "sure")), own.get("keep", 25)
+    bleu = number(own, "min_bleu", 0.0) if "min_bleu" in own else None
+    features = text_option(own, "features")
+    full_collection = load(collection, loader)
     systems, split_part = several(
         system or [], scores or [], run or [], full_collection, split, features=features, trust=trust
     )
     if retrain and (new_pairs is None or scores or run):
         raise typer.BadParameter(
-            "--retrain only works in a further round (--new-pairs N) with systems that limner trains (--model)"
+            "-O retrain only works in a further round (--new-pairs N) with systems that limner trains (--model)"
         )
     if queries and new_pairs is None:
         systems = dict(_subsampled(systems, queries, max(keep, depth), seed))
     with opened(store, create=True) as db:
         if new_pairs is None:
-            remember(db, split_part, collection, loading(option), split)
+            remember(db, split_part, collection, loading(loader), split)
             data: dict[str, Any] = dict(_filled(db, systems, split_part, depth, max(keep, depth), bleu))
         elif strategy == STRATEGY:
             data = _narrowed(db, split_part, systems, new_pairs)

@@ -12,7 +12,7 @@ from limner.cli.commands.answers import NewStore, Where, opened, store_name
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress
 from limner.cli.inputs import system_word
-from limner.cli.options import Json, Loading, Split, Trust, load, loading, number, own_options, part, word
+from limner.cli.options import Json, Loading, Split, Trust, command_options, load, loading, number, part, word
 from limner.cli.studies import image_source, remember, several
 from limner.core.errors import LimnerError
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from limner.annotate.store import Store
     from limner.core.collection import Collection
 
-ENDPOINT = ("url", "model", "key_from", "per_minute", "price")
-"""What -O takes for the judge `endpoint`."""
 JUDGE = "captions (a sentence encoder), scores=SYSTEM, stored=NAME, or module:thing."
 
 
@@ -42,7 +40,6 @@ def plan(
     judge: Annotated[str | None, word(f"Judge for strata and predictions: {JUDGE}")] = None,
     direction: Annotated[str | None, word("i2t or t2i.", metavar="WAY", show_default="both")] = None,
     replication: Annotated[int, word("Number of people who judge each pair.", metavar="N", min=1)] = 1,
-    seconds: Annotated[float, word("Seconds per pair and person.", metavar="X")] = 8.0,
     seed: Annotated[int, word("Random seed.", metavar="N", min=0)] = 0,
     split: Split = None,
     option: Loading = None,
@@ -51,7 +48,8 @@ def plan(
 ) -> None:
     """Plan which pairs to label for an interval of a given width, sample them, and write the tasks.
 
-    Running the same plan again adds a further draw, based on the answers so far.
+    Running the same plan again adds a further draw, based on the answers so far. The time that the plan tells is at -O
+    seconds=8 per pair and person.
 
     Examples:
       $ limner annotate plan work.db scenes --model histograms --model colours --measure R@1 --half-width 3
@@ -62,10 +60,12 @@ def plan(
     from limner.annotate.judges import judge_named
 
     measures = plannable(measure or ["R@1"], half_width, budget)  # before anything is trained
-    full_collection = load(collection, option)
+    own, loader = command_options(option, "plan")
+    seconds = number(own, "seconds", 8.0)
+    full_collection = load(collection, loader)
     systems, split_part = several(system or [], scores or [], run or [], full_collection, split, trust=trust)
     with opened(store, create=True) as db:
-        remember(db, split_part, collection, loading(option), split)
+        remember(db, split_part, collection, loading(loader), split)
         chosen = None if judge is None else judge_named(judge, collection=split_part, systems=systems, store=db)
         with progress("planning") as stage:
             plans = make(
@@ -104,7 +104,7 @@ def judge(
     from limner.annotate.endpoint import ask_all
     from limner.annotate.store.designs import designs
 
-    endpoint, loader = own_options(option, ENDPOINT)
+    endpoint, loader = command_options(option, "judge")
     if endpoint and judge != "endpoint":
         raise typer.BadParameter(f"-O {next(iter(endpoint))} is for --judge endpoint: leave it out")
     price = number(endpoint, "price", 0.0)

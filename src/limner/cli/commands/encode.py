@@ -9,8 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.inputs import Features, as_features, known_encoder, tell_unopened, unusable_files
-from limner.cli.options import Json, Loading, Trust, cache_word, loading, out_word, refuse_ending, saved, word
+from limner.cli.inputs import as_features, known_encoder, tell_unopened, unusable_files
+from limner.cli.options import (
+    Json,
+    Loading,
+    Trust,
+    cache_word,
+    command_options,
+    loading,
+    out_word,
+    refuse_ending,
+    saved,
+    text_option,
+    word,
+)
 from limner.core.errors import LimnerError
 from limner.core.progress import Progress
 
@@ -44,7 +56,6 @@ def encode(
         word("Column name in a table: --column caption=alt. Repeatable.", "--column", metavar="ROLE=NAME"),
     ] = None,
     cache: Annotated[Path | None, cache_word("Cache folder for vectors; an interrupted run can resume.")] = None,
-    features: Features = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
@@ -61,9 +72,11 @@ def encode(
       $ limner encode photos/ --model clip -O model=clip-vit-base-patch32/ -O device=cuda -o photos.parquet
     """
     refuse_ending([out], ENDINGS, "file of vectors")
-    items, is_list = _items(source, side, loading(option), _columns(column))
+    own, loader = command_options(option, "encode")
+    features = text_option(own, "features")
+    items, is_list = _items(source, side, loading(loader), _columns(column))
     if features is not None and items.kind != "image":
-        raise LimnerError(f"--features are for images, and these are {items.kind}s: leave them out")
+        raise LimnerError(f"-O features are for images, and these are {items.kind}s: leave them out")
     from limner.encoders.cache import Cached
     from limner.systems.model_features import with_features
 

@@ -9,8 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress, table, tell
-from limner.cli.inputs import Features, as_features, open_index, tell_unopened, unusable_files
-from limner.cli.options import Address, Json, Loading, Trust, flag, load, on_cluster, part, word, writable
+from limner.cli.inputs import as_features, open_index, tell_unopened, unusable_files
+from limner.cli.options import (
+    Address,
+    Json,
+    Loading,
+    Trust,
+    command_options,
+    flag,
+    load,
+    on_cluster,
+    part,
+    text_option,
+    word,
+    writable,
+)
 from limner.cli.query_statistics import calibrated, left_out, with_correction
 from limner.core.errors import LimnerError
 from limner.search.store import require_store
@@ -44,13 +57,11 @@ Compact = Annotated[
 ]
 Correct = Annotated[
     str | None,
-    word("Keep a correction for 'limner search --correct kept': csls, nnn(k=8), ...; with --bank.", metavar="HOW"),
+    word("Keep a correction for 'limner search --correct kept': csls, nnn(k=8); with -O bank=FILE.", metavar="HOW"),
 ]
 VectorFile = Annotated[
     Path | None, word("Their vectors: npy, npz, safetensors, parquet; or sets of vectors.", metavar="FILE")
 ]
-Similarity = Annotated[str | None, word("cosine or dot.", metavar="HOW", show_default="cosine, or that of the encoder")]
-Bank = Annotated[Path | None, word("Its query bank: texts, images or vectors.", metavar="FILE")]
 
 
 def index(
@@ -66,11 +77,9 @@ def index(
     system: Annotated[
         str | None, word("Or their encoder: a saved model, a name of 'limner list systems', module:thing.", "--model")
     ] = None,
-    features: Features = None,
     side: Annotated[str, word("Part of the collection to index: images or texts.", metavar="SIDE")] = "images",
     split: Annotated[str, word("Part of the collection, and of the one to calibrate with.")] = "all",
     option: Loading = None,
-    similarity: Similarity = None,
     replace: Annotated[bool, flag("--replace", "Replace items whose ids are in the index.")] = False,
     resume: Annotated[bool, flag("--resume", "Skip items whose ids are in the index.")] = False,
     delete: Annotated[list[str] | None, word("Delete an item. Repeatable.", metavar="ID")] = None,
@@ -78,7 +87,6 @@ def index(
     exact: Annotated[bool, flag("--exact", f"Build no approximate index, even above {ANN_ABOVE:,} items.")] = False,
     calibrate: Calibrate = None,
     correct: Correct = None,
-    bank: Bank = None,
     cluster: Address = None,
     compact: Compact = False,
     trust: Trust = False,
@@ -89,6 +97,9 @@ def index(
     With INDEX alone, describe it. Every change is one commit: an interrupted run loses no earlier data, and
     --resume continues where it stopped. Images that do not open are listed and left out.
 
+    -O similarity=dot compares by dot products; by default it is cosine, or what the encoder says. -O bank=FILE is the
+    bank of a correction: texts, images or vectors.
+
     Items may have several vectors each, such as one per token or patch, and are then searched by late interaction: with
     an encoder such as 'multi-vector(model=DIR)', or from an npz or safetensors file with the arrays 'vectors' (one row
     per vector), 'counts' (vectors of every item) and 'ids'.
@@ -96,21 +107,24 @@ def index(
     Examples:
       $ limner index pictures.index scenes --model histograms
       $ limner index photos.index photos/ --model my_encoders:clip
-      $ limner index photos.index photos/ --model trained-on-features/ --features photos.npz
+      $ limner index photos.index photos/ --model trained-on-features/ -O features=photos.npz
       $ limner index captions.index captions.csv --side texts --embeddings texts.npy
       $ limner index pages.index pages/ --model 'multi-vector(model=DIR)'
       $ limner index pages.index --embeddings pages.npz
       $ limner index photos.index --delete old.jpg --compact
       $ limner index pictures.index --calibrate scenes
-      $ limner index pictures.index --correct csls --bank captions.txt
+      $ limner index pictures.index --correct csls -O bank=captions.txt
       $ limner index photos.index --json
     """
+    own, option = command_options(option, "index")
+    features, similarity = text_option(own, "features"), text_option(own, "similarity")
+    bank = Path(str(own["bank"])) if "bank" in own else None
     _refuse_both({"--replace": replace, "--resume": resume})
     _refuse_both({"--ann": ann, "--exact": exact})
     _refuse_both({"a COLLECTION": collection, "--items": items})
-    _refuse_both({"--embeddings": embeddings, "--features": features})
+    _refuse_both({"--embeddings": embeddings, "-O features": features})
     if bool(correct) != bool(bank):
-        raise typer.BadParameter("--correct and --bank go together: a correction, and the queries to gather it with")
+        raise typer.BadParameter("--correct and -O bank go together: a correction, and the queries to gather it with")
     require_store()
     _refuse_unwritable(path, (collection, items, embeddings, delete, compact, ann, calibrate, correct))
     done: dict[str, object] = {}
@@ -237,7 +251,7 @@ def _added(
 
     stored_index = _existing_index(path)
     if stored_index is not None and similarity not in (None, stored_index.about.similarity):
-        raise LimnerError(f"the index compares by {stored_index.about.similarity}: leave out --similarity {similarity}")
+        raise LimnerError(f"the index compares by {stored_index.about.similarity}: leave out -O similarity")
     model, name = _system(path, source, system, stored_index, features=features, trust=trust)
     count = 0
     for vectors, items in _pieces(source, model, stored_index, existing):

@@ -15,10 +15,10 @@ from limner.cli.options import (
     Json,
     Loading,
     Split,
+    command_options,
     flag,
     load,
     out_word,
-    own_options,
     part,
     refuse_report_ending,
     store_and_mode,
@@ -92,7 +92,7 @@ def report(
         _add_to_card(file, out, as_json=as_json)
         return
     refuse_report_ending([out])
-    figure_options, loader = own_options(option, ("figure", "width"))
+    figure_options, loader = command_options(option, "report")
     page_options = {
         "--collection": collection,
         OTHERS: other_files,

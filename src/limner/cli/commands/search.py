@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limner.cli.attached_options import OF_COMMANDS
 from limner.cli.console import progress
-from limner.cli.inputs import Features, open_index
+from limner.cli.inputs import open_index
 from limner.cli.options import (
     Address,
     Json,
     Trust,
     by_ending,
+    command_options,
     flag,
     loading,
     on_cluster,
     out_word,
-    own_options,
     refuse_ending,
     saved,
+    text_option,
     whole_numbers,
     word,
 )
@@ -56,7 +56,6 @@ Fix = Annotated[
     str | None,
     word("Correct hubs: csls, nnn, ..., a file of saved statistics, or 'kept': those in the index.", metavar="HOW"),
 ]
-QueryBank = Annotated[Path | None, word("Query bank of the correction, or its saved statistics.", metavar="FILE")]
 TERMS = "--by, --where, minus terms and field:value"
 By = Annotated[
     str,
@@ -79,13 +78,11 @@ def search(
     queries: QueryFile = None,
     k: Annotated[int, word("How many.", "-k", "--top", metavar="N", min=1)] = 10,
     system: Annotated[str | None, word("The model.", "--model", show_default="that of the index")] = None,
-    features: Features = None,
     correct: Fix = None,
-    bank: QueryBank = None,
     option: Annotated[
         list[str] | None,
         word(
-            "Option of the correction, -O k=10, or -O version=N of the index.",
+            "Of the correction: -O k=10 -O bank=FILE (queries or vectors); -O version=N of the index.",
             "--option",
             "-O",
             metavar="NAME=VALUE",
@@ -119,7 +116,7 @@ def search(
       $ limner search pictures.index --image sketch.png -k 5
       $ limner search pictures.index --queries queries.txt --json
       $ limner search pages.index --queries questions.npz -k 3
-      $ limner search pictures.index "a cat" --correct csls --bank captions.txt -o bank.npz
+      $ limner search pictures.index "a cat" --correct csls -O bank=captions.txt -o bank.npz
       $ limner search pictures.index "a dog" --correct bank.npz
       $ limner search pictures.index "a dog" --precision 0.9
       $ limner search pictures.index "dog -beach" --by hybrid --where split=test
@@ -130,8 +127,10 @@ def search(
     from limner.search.hits import ENDINGS
     from limner.search.query_terms import has_terms
 
-    index_options, correction_options = own_options(option, OF_COMMANDS["INDEX"])
-    whole_numbers(index_options, version=1)
+    own, correction_options = command_options(option, "search")
+    whole_numbers(own, version=1)
+    features = text_option(own, "features")
+    bank = Path(str(own["bank"])) if "bank" in own else None
     statistics, files = by_ending(save, ".npz")
     refuse_ending(files, ENDINGS, "list of hits")
     _refuse_mixed(exact, approximate, correct, bank, statistics, correction_options, precision)
@@ -141,10 +140,10 @@ def search(
         raise typer.BadParameter(f"--correct, --approximate and --precision are for plain searches: leave out {TERMS}")
     encodes = _is_encoded(parts[0], bank) and by != "words"
     if features and not encodes:
-        raise typer.BadParameter("--features are for images that a model encodes: these queries are already vectors")
+        raise typer.BadParameter("-O features is for images that a model encodes: these queries are already vectors")
     if cluster and correct is None:
         raise typer.BadParameter("--cluster is for --correct: a plain search runs on this machine")
-    version = index_options.get("version")
+    version = own.get("version")
     place = _opened(path, system, encodes=encodes, version=version, features=features, trust=trust)
     index = place if isinstance(place, Index) else place.index
     if encodes and isinstance(parts[0], Items):
@@ -199,11 +198,11 @@ def _refuse_mixed(
         )
     if exact and approximate:
         raise typer.BadParameter("give either --exact or --approximate, not both")
-    lost = [name for name, value in (("--bank", bank), ("-o FILE.npz", statistics), ("-O", option)) if value]
+    lost = [name for name, value in (("-O bank", bank), ("-o FILE.npz", statistics), ("-O", option)) if value]
     if correct is None and lost:
         raise typer.BadParameter(f"{' and '.join(lost)} without --correct: name a correction with --correct")
     if statistics and bank is None:
-        raise typer.BadParameter(f"-o {statistics[0]} needs --bank: the statistics are those of a bank")
+        raise typer.BadParameter(f"-o {statistics[0]} needs -O bank: the statistics are those of a bank")
 
 
 def _queries(text: list[str] | None, images: list[Path] | None, queries: str | None) -> list[SearchQueries]:
@@ -243,7 +242,7 @@ def _correction(
 
     if correct == KEPT:
         if bank or options:
-            raise LimnerError(f"--correct {KEPT} has its bank and options in the index: leave out --bank and -O")
+            raise LimnerError(f"--correct {KEPT} has its bank and options in the index: leave out -O")
         return {"correct": kept_correction(index, trust=trust)}
     if bank is None:
         return {"correct": correct, "trust": trust, **options}

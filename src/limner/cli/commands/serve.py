@@ -10,8 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from limner.cli.console import answer, progress, tell
-from limner.cli.inputs import Features, as_features
-from limner.cli.options import Json, Loading, Trust, chosen_options, flag, loading, word, writable_store
+from limner.cli.inputs import as_features
+from limner.cli.options import (
+    Json,
+    Loading,
+    Trust,
+    chosen_options,
+    command_options,
+    flag,
+    loading,
+    text_option,
+    word,
+    writable_store,
+)
 from limner.cli.photo_folders import is_photo_folder, open_photo_folder
 from limner.core.errors import LimnerError
 
@@ -59,7 +70,6 @@ def serve(
         list[str] | None,
         word("Or a similarity matrix, images by texts: NAME=FILE.npy. Repeatable.", metavar="NAME=FILE"),
     ] = None,
-    features: Features = None,
     index: Indexes = None,
     correct: Corrections = None,
     store: Annotated[str, word(STORE, metavar="WHERE", callback=writable_store)] = "limner-answers.db",
@@ -99,6 +109,8 @@ def serve(
         return _serve_agent(chosen_options(context), trust=trust)
     from limner.web import serve as run
 
+    own, loader = command_options(option, "serve")
+    features = text_option(own, "features")
     data_sets, indexes = _divided(collections or [], _named(index), system, features, trust=trust)
     with ExitStack() as opening:
         opening.enter_context(progress("opening collections and indexes"))
@@ -115,7 +127,7 @@ def serve(
             key=key,
             url=url,
             proxies=proxy or (),
-            options=loading(option),
+            options=loading(loader),
             corrections=correct or (),
             trust=trust,
             indexes=indexes,

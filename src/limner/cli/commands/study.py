@@ -14,17 +14,18 @@ from limner.cli.commands import study_tables
 from limner.cli.commands.answers import NewStore, Where, opened, store_name
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, table
-from limner.cli.inputs import SYSTEM, Features, system_word
+from limner.cli.inputs import SYSTEM, system_word
 from limner.cli.options import (
     Json,
     Loading,
     Split,
     Trust,
+    command_options,
     load,
     loading,
     out_word,
-    own_options,
     part,
+    switch,
     whole_numbers,
     word,
 )
@@ -76,7 +77,6 @@ def add(
         word("The questions: csv or jsonl, with a column for each thing that the form shows.", metavar="FILE"),
     ] = None,
     system: Annotated[list[str] | None, system_word(f"A system: {SYSTEM} Repeatable for preference.")] = None,
-    features: Features = None,
     scores: Annotated[list[str] | None, word("Similarities, images by texts. Repeatable.", metavar="NAME=FILE")] = None,
     run: Annotated[list[str] | None, word("A TREC run. Repeatable, both directions.", metavar="NAME=FILE")] = None,
     judgements: Annotated[
@@ -117,6 +117,7 @@ def add(
     study_form = read_form(form)
     _refuse_unfit(study_form, direction, items)
     form_options, loader = _form_options(study_form, option)
+    features = form_options.pop("features", None)
     full_collection = load(collection, loader)
     if system or scores or run or study_form.results == "failures":
         systems, split_part = several(
@@ -144,15 +145,13 @@ def _added(data: dict[str, Any], text: str, sampling: Sampling, store: str) -> s
 
 def _form_options(form: StudyForm, words: list[str] | None) -> tuple[dict[str, Any], list[str]]:
     """The options of the form, and those of the loader; options of another form are refused."""
-    every = tuple(name for names in FORM_OPTIONS.values() for name in names)
-    chosen, loader = own_options(words, every)
+    chosen, loader = command_options(words, "add")
     for name in chosen:
-        if name not in FORM_OPTIONS.get(form.results, ()):
+        if name not in (*FORM_OPTIONS.get(form.results, ()), "features"):
             of_form = next(each for each, names in FORM_OPTIONS.items() if name in names)
             raise typer.BadParameter(f"-O {name} is for a study of {of_form}: leave it out")
     whole_numbers(chosen, min_relevant=5, max_relevant=1, keywords=0)
-    if not isinstance(chosen.get("ties", False), bool):
-        raise typer.BadParameter(f"-O ties={chosen['ties']}: expected true or false")
+    switch(chosen, "ties")
     return chosen, loader
 
 

@@ -357,7 +357,7 @@ class FittedFeatures:
         """The matrix itself."""
         if isinstance(items, Items):
             raise LimnerError(
-                f"a kernel of features for {len(items)} images without features: give features= (--features at the "
+                f"a kernel of features for {len(items)} images without features: give features= (-O features at the "
                 "shell), Embeddings or a file with their ids"
             )
         rows = items.matrix if isinstance(items, Embeddings) else np.asarray(items)

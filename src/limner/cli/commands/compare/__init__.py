@@ -7,12 +7,23 @@ from typing import Annotated, Any
 
 import typer
 
+from limner.cli.attached_options import COMMAND_OPTIONS
 from limner.cli.commands.compare.board import board
 from limner.cli.commands.compare.differences import differences
 from limner.cli.commands.compare.ranks import ranks
 from limner.cli.console import answer
 from limner.cli.errors import Status
-from limner.cli.options import Json, Loading, chosen_options, flag, loading, out_word, store_and_mode, word
+from limner.cli.options import (
+    Json,
+    Loading,
+    chosen_options,
+    flag,
+    named_options,
+    out_word,
+    store_and_mode,
+    text_option,
+    word,
+)
 from limner.core.errors import UnknownName
 
 VIEWS = {
@@ -98,7 +109,6 @@ Clusters = Annotated[
     list[str] | None,
     word("Number of independent clusters of queries.", metavar="[NAME=]N", rich_help_panel=FOR_BOARD),
 ]
-Unit = Annotated[str | None, word("Unit of tables: percent or fraction.", metavar="UNIT", rich_help_panel=FOR_BOARD)]
 
 
 def compare(
@@ -123,7 +133,6 @@ def compare(
     direction: Direction = None,
     queries: Queries = None,
     clusters: Clusters = None,
-    unit: Unit = None,
     option: Loading = None,
     as_json: Json = False,
 ) -> None:
@@ -131,7 +140,8 @@ def compare(
 
     A star marks a significant difference between two systems; with more systems, letters show which ones a system
     beats. Tests are clustered by image if several captions belong to one image. A board gives the rank of every system
-    a confidence set; tables and MTEB results contain only means: give their number of queries.
+    a confidence set; tables and MTEB results contain only means: give their number of queries,
+    and -O unit=percent or fraction if it is not clear.
 
     Examples:
       $ limner compare ours.json baseline.json
@@ -148,9 +158,11 @@ def compare(
     files = output or []
     if shown_view == "ranks":
         return answer(*ranks(results, measures=_columns(measures), files=files), as_json=as_json)
+    own = named_options(option, COMMAND_OPTIONS["compare"], of="compare")
+    unit, groups = text_option(own, "unit"), text_option(own, "groups")
     if shown_view == "board":
         leaderboard = board(
-            results, files=files, qrels=qrels, groups=_groups(option), queries=queries, clusters=clusters,
+            results, files=files, qrels=qrels, groups=groups, queries=queries, clusters=clusters,
             unretrieved=missing, measures=measures, view=view, direction=direction, unit=unit, level=level,
             samples=samples or 10_000, seed=seed,
         )  # fmt: skip
@@ -165,15 +177,6 @@ def compare(
     if failed:
         raise typer.Exit(Status.FAILED_CHECK)
     return None
-
-
-def _groups(option: list[str] | None) -> str | None:
-    """The file with the group of each query of the runs, from -O groups=FILE."""
-    options = loading(option)
-    groups = options.pop("groups", None)
-    if options:
-        raise typer.BadParameter(f"-O {next(iter(options))}: a board has the option groups=FILE alone")
-    return None if groups is None else str(groups)
 
 
 def _view(show: list[str]) -> str:

@@ -10,7 +10,21 @@ import typer
 from limner.cli.console import answer, progress
 from limner.cli.errors import Status
 from limner.cli.inputs import IdFiles, SystemOptions
-from limner.cli.options import Json, Loading, by_ending, flag, load, out_word, part, refuse_ending, saved, word
+from limner.cli.options import (
+    Json,
+    Loading,
+    by_ending,
+    command_options,
+    flag,
+    load,
+    out_word,
+    part,
+    refuse_ending,
+    saved,
+    switch,
+    whole_numbers,
+    word,
+)
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -31,8 +45,6 @@ def audit(
         list[Path] | None,
         word("Further judgements of some images, qrels: missing matches are estimated. Repeatable.", metavar="FILE"),
     ] = None,
-    min_side: Annotated[int, word("Images with a shorter side are tiny.", metavar="PIXELS", min=1)] = 32,
-    no_images: Annotated[bool, flag("--no-images", "Check only texts and labels.")] = False,
     strict: Annotated[bool, flag("--strict", "Exit with status 1 if there is an error or a warning.")] = False,
     save: Annotated[
         list[Path] | None,
@@ -45,7 +57,8 @@ def audit(
 ) -> None:
     """Look for duplicates, leakage between splits, repeated captions, wrong labels, broken images and more.
 
-    Wrong, permuted and shifted labels need scores of a system that was not trained on these pairs.
+    Wrong, permuted and shifted labels need scores of a system that was not trained on these pairs. Images
+    with a side shorter than -O min_side=32 are tiny; -O check_images=false checks only texts and labels.
 
     Examples:
       $ limner data audit scenes -O images=100
@@ -64,14 +77,17 @@ def audit(
     repaired, files = by_ending(save, ".qrels")
     left_out, files = by_ending(files, ".ids")
     refuse_ending(files, tuple(AUDIT_FORMATS), "audit")
-    full_collection = load(collection, option)
+    own, loader = command_options(option, "audit")
+    whole_numbers(own, min_side=1)
+    look, min_side = switch(own, "check_images", default=True), own.get("min_side", 32)
+    full_collection = load(collection, loader)
     chosen = full_collection if split is None else part(full_collection, split)
     if judgements:
         chosen = with_judgements(chosen, read_judgements(judgements))[0]
     score_arguments = _scored(SystemOptions(images, texts, ids or (), scores), full_collection, chosen)
     with progress(f"auditing {chosen.name}") as step:
-        findings = run_audit(chosen, min_side=min_side, look=not no_images, progress=step, **score_arguments)
-    written = [findings.save(file, collection=None if no_images else chosen) for file in files]
+        findings = run_audit(chosen, min_side=min_side, look=look, progress=step, **score_arguments)
+    written = [findings.save(file, collection=chosen if look else None) for file in files]
     for file in repaired:
         write_qrels(findings.repaired, file)
     for file in left_out:

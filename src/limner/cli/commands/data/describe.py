@@ -8,7 +8,7 @@ import typer
 
 from limner.cli.console import answer, progress, table
 from limner.cli.errors import Status
-from limner.cli.options import Json, Loading, flag, loading, part, word
+from limner.cli.options import Json, Loading, command_options, flag, loading, part, switch, word
 from limner.core.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -28,20 +28,21 @@ def describe(
     spec: Spec,
     split: Annotated[str | None, word("Only this split.")] = None,
     option: Loading = None,
-    check_images: Annotated[
-        bool, flag("--check-images", "Open every image; list those that cannot be opened.")
-    ] = False,
     strict: Annotated[bool, flag("--strict", "Exit with status 1 if there are warnings.")] = False,
     as_json: Json = False,
 ) -> None:
     """Count the items of a collection, show an example, and list all warnings.
 
+    -O check_images=true opens every image, and lists those that cannot be opened.
+
     Examples:
       $ limner data describe scenes -O images=100
-      $ limner data describe captions.csv --check-images --strict
+      $ limner data describe captions.csv -O check_images=true --strict
     """
+    own, loader = command_options(option, "describe")
+    checks = switch(own, "check_images")
     with progress(f"loading {spec}") as step:
-        full_collection = _loaded(spec, option, step if check_images else SILENT)
+        full_collection = _loaded(spec, loader, step if checks else SILENT)
     chosen = full_collection if split is None else part(full_collection, split)
     counts = {**chosen.describe(), "warnings": list(chosen.warnings), "example": _example(chosen)}
     answer(_described(counts), counts, as_json=as_json)

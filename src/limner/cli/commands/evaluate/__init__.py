@@ -10,8 +10,8 @@ import typer
 
 from limner.cli.commands.evaluate import composed, languages, one_system, text_only
 from limner.cli.console import answer
-from limner.cli.correcting import Bank, Correct
-from limner.cli.inputs import SYSTEM, Features, IdFiles, SystemOptions, system_word
+from limner.cli.correcting import Correct
+from limner.cli.inputs import SYSTEM, IdFiles, SystemOptions, system_word
 from limner.cli.options import (
     Address,
     Json,
@@ -21,6 +21,8 @@ from limner.cli.options import (
     by_ending,
     cache_word,
     chosen_options,
+    command_options,
+    files_of,
     installed_store,
     load,
     named_options,
@@ -31,6 +33,7 @@ from limner.cli.options import (
     refuse_report_ending,
     saved,
     store_and_mode,
+    text_option,
     word,
 )
 from limner.core.errors import UnknownName
@@ -42,7 +45,7 @@ ALL_USE = {"collection", "option", "measures", "output", "trust", "as_json"}
 OWN_OPTIONS = {"languages": languages.OPTIONS, "composed": composed.OPTIONS, "text-only": text_only.OPTIONS}
 """What -O takes for each task, besides options of the loader."""
 USED = {
-    "languages": {"images", "texts", "scores", "model", "cache", "features", "ids", "split", "name"},
+    "languages": {"images", "texts", "scores", "model", "cache", "ids", "split", "name"},
     "composed": {"images", "texts", "scores", "model", "name"},
     "text-only": {"model", "cache", "split"},
 }
@@ -119,7 +122,6 @@ def evaluate(
     ids: IdFiles = None,
     scores: Scores = None,
     run: Runs = None,
-    features: Features = None,
     cache: Cache = None,
     split: Split = None,
     option: Loading = None,
@@ -127,7 +129,6 @@ def evaluate(
     measures: Measures = None,
     protocol: Protocols = None,
     correct: Correct = None,
-    bank: Bank = None,
     ties: Ties = "expected",
     missing: Missing = None,
     estimate: EstimateFrom = None,
@@ -157,6 +158,8 @@ def evaluate(
     one_system.refuse_unknown(measures)
     task, spec = task_of(collection)
     models = model or []
+    own, option = command_options(option, "evaluate")
+    features = text_option(own, "features")
     system = SystemOptions(images, texts, ids or (), scores, run or (), None, trust, features, cache)
     if task in USED:
         _refuse_unused(task, chosen_options(context), models)
@@ -165,17 +168,17 @@ def evaluate(
     statistics, files = by_ending(output, ".npz")
     refuse_report_ending(files)
     _refuse_several(models, name, statistics, by)
+    bank = files_of(str(own["bank"])) if "bank" in own else []
     correction = {"correction": correct, "bank": bank, "keep": statistics}
     settings = {"measures": measures, "protocol": protocol or None, "ties": ties} | _missing_rules(missing or [])
-    qrels_options, loader = own_options(option, ("groups",))
     store, mode = store_and_mode(estimate)
     reports, parts = one_system.evaluated(
         None if task else spec,
         [replace(system, system=each) for each in models] or [system],
         per_image=_per_image(spec) if task else None,
-        loader=loader,
+        loader=option,
         split=split,
-        groups=qrels_options.get("groups"),
+        groups=own.get("groups"),
         judgements=judgements or [],
         estimate=store,
         correction=correction if any(correction.values()) else {},

@@ -10,18 +10,20 @@ import typer
 
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, tell_notes
-from limner.cli.inputs import SYSTEM, Features, SystemOptions, system_word
+from limner.cli.inputs import SYSTEM, SystemOptions, system_word
 from limner.cli.options import (
     Json,
     Loading,
     Split,
     Trust,
-    flag,
+    command_options,
     installed_store,
     load,
     out_word,
     refuse_ending,
     saved,
+    switch,
+    text_option,
     word,
 )
 from limner.core.errors import LimnerError, UnknownName
@@ -45,7 +47,6 @@ def failures(
     scores: Annotated[Path | None, word("Or a similarity matrix, images by texts: npy.", metavar="FILE")] = None,
     run: Annotated[list[Path] | None, word("Or a TREC run, or JSON lists.", metavar="FILE")] = None,
     system: Annotated[str | None, system_word(f"Or a system: {SYSTEM}")] = None,
-    features: Features = None,
     query: Annotated[str | None, word("Explain this one query.", metavar="ID")] = None,
     direction: Annotated[
         str | None, word("t2i (text queries) or i2t.", metavar="WAY", show_default="t2i, or the direction of the run")
@@ -56,7 +57,6 @@ def failures(
     ] = None,
     only: Annotated[str | None, word("Show failures of this class.", metavar="CLASS")] = None,
     limit: Annotated[int, word("Number of failures to print.", metavar="N", min=0)] = 3,
-    informed: Annotated[bool, flag("--informed", "Compare only concepts that the query mentions.")] = False,
     save: Annotated[list[Path] | None, out_word("Write the report with failures: .html.")] = None,
     split: Split = None,
     option: Loading = None,
@@ -65,19 +65,23 @@ def failures(
 ) -> None:
     """Explain wrong first answers by objects, counts, sizes, attributes and relations, and classify them.
 
+    -O informed=true compares only concepts that the query mentions.
+
     Examples:
       $ limner explain failures scenes --model histograms
       $ limner explain failures scenes --model histograms --only colour --limit 5
       $ limner explain failures scenes --model histograms --query 'scene-000004#0'
-      $ limner explain failures scenes --model histograms --informed -o failures.html
+      $ limner explain failures scenes --model histograms -O informed=true -o failures.html
       $ limner explain failures scenes --model histograms --labels work.db
       $ limner explain failures coco:DIR -O objects=true --scores similarity.npy --json
     """
     refuse_ending(save, (".html",), "page with failures")
     _refuse_words(direction, only)
-    full_collection = load(collection, option)
+    own, loader = command_options(option, "failures")
+    informed = switch(own, "informed")
+    full_collection = load(collection, loader)
     system_options = SystemOptions(
-        images, texts, (), scores, [str(file) for file in run or ()], system, trust, features
+        images, texts, (), scores, [str(file) for file in run or ()], system, trust, text_option(own, "features")
     )
     source, chosen = opened_system(system_options, full_collection, split, direction)
     chosen = _with_objects(chosen, objects)

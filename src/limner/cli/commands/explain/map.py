@@ -10,8 +10,21 @@ import typer
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.commands.explain.failures import opened_system
 from limner.cli.console import answer, progress
-from limner.cli.inputs import SYSTEM, Features, SystemOptions, system_word
-from limner.cli.options import Json, Loading, Split, Trust, flag, load, out_word, refuse_ending, saved, word
+from limner.cli.inputs import SYSTEM, SystemOptions, system_word
+from limner.cli.options import (
+    Json,
+    Loading,
+    Split,
+    Trust,
+    command_options,
+    load,
+    out_word,
+    refuse_ending,
+    saved,
+    switch,
+    text_option,
+    word,
+)
 
 Out = Annotated[list[Path] | None, out_word("Write the map: .html .json. Repeatable.")]
 
@@ -21,11 +34,9 @@ def map_embeddings(
     images: Annotated[Path | None, word("Embeddings of the images.", metavar="FILE")] = None,
     texts: Annotated[Path | None, word("Embeddings of the texts.", metavar="FILE")] = None,
     system: Annotated[str | None, system_word(f"Or a system: {SYSTEM}")] = None,
-    features: Features = None,
     method: Annotated[str, word("The projection: tsne or pca.")] = "tsne",
     limit: Annotated[int, word("Points at most; a random choice of more.", metavar="N", min=3)] = 5000,
     seed: Annotated[int, word("Seed of the choice and of the projection.", metavar="N", min=0)] = 0,
-    plain: Annotated[bool, flag("--no-failures", "Do not look for failures to colour by.")] = False,
     out: Out = None,
     split: Split = None,
     option: Loading = None,
@@ -35,7 +46,8 @@ def map_embeddings(
     """Draw images and texts as points in two dimensions, coloured by failure, hubness, split or field.
 
     On the page you can zoom, select a region and list its items. Distances on a map are not distances in the embedding
-    space; its trustworthiness shows how reliable neighbours are. 'limner serve' has the same map with thumbnails.
+    space; its trustworthiness shows how reliable neighbours are. 'limner serve' has the same map with thumbnails. -O
+    failures=false does not look for failures to colour by.
 
     Examples:
       $ limner explain map scenes --model histograms -o map.html
@@ -44,12 +56,13 @@ def map_embeddings(
     from limner.explain.embedding_map import ENDINGS, embedding_map, failure_classes
 
     refuse_ending(out, ENDINGS, "map")
-    full_collection = load(collection, option)
-    system_options = SystemOptions(images, texts, system=system, trust=trust, features=features)
+    own, loader = command_options(option, "map")
+    full_collection = load(collection, loader)
+    system_options = SystemOptions(images, texts, system=system, trust=trust, features=text_option(own, "features"))
     source, chosen = opened_system(system_options, full_collection, split, None)
     scores: Any = source["i2t"]
     classes = None
-    if not plain:
+    if switch(own, "failures", default=True):
         with progress("looking for failures") as step:
             classes = failure_classes(scores, chosen, full_collection, progress=step)
     count = min(len(chosen.images) + len(chosen.texts), limit)

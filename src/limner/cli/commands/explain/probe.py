@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limner.cli.attached_options import OF_COMMANDS
+from limner.cli.attached_options import COMMAND_OPTIONS
 from limner.cli.console import answer, progress, warn
 from limner.cli.inputs import SYSTEM, SystemOptions, system_word, training_parts
 from limner.cli.options import (
@@ -69,7 +69,7 @@ def probe(
 
     lists, files = by_ending(save, ".jsonl")
     refuse_ending(files, tuple(FORMATS), "probe")
-    probe_options = named_options(option, OF_COMMANDS["PROBE"], of="probe")
+    probe_options = named_options(option, COMMAND_OPTIONS["probe"], of="probe")
     cases = _probe(source, probe_options)
     warn(cases.warnings)
     pairs = cases.collection()

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, Loading, Split, load, out_word, part, refuse_ending, saved, word
+from limner.cli.options import (
+    Json,
+    Loading,
+    Split,
+    command_options,
+    load,
+    out_word,
+    part,
+    refuse_ending,
+    saved,
+    whole_numbers,
+    word,
+)
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -20,7 +32,6 @@ SlicedBy = Annotated[
     list[str] | None,
     word("length, words, objects, or a field, such as language. Repeatable.", show_default="what there is"),
 ]
-SliceSize = Annotated[int, word("Fewest queries of a slice, and of the rest.", metavar="N", min=2)]
 
 
 def slices(
@@ -32,9 +43,7 @@ def slices(
     ] = None,
     measures: Annotated[str | None, word("What to slice.", show_default="the headline, such as R@1")] = None,
     view: Annotated[str | None, word("The judgements.", show_default="the first of the report")] = None,
-    min_size: SliceSize = 30,
     level: Annotated[float, word("Confidence: 0.95 allows 5% false discoveries.", metavar="P", min=0, max=1)] = 0.95,
-    control: Annotated[str, word("by (any dependence of slices) or bh (finds more; positive dependence).")] = "by",
     seed: Annotated[int, word("Random seed.", metavar="N")] = 0,
     split: Split = None,
     option: Loading = None,
@@ -44,11 +53,12 @@ def slices(
     """Show slices of the queries that differ from the rest, with control of false discoveries.
 
     A slice is compared with all other queries by a permutation test of whole images. 'limner report --slices' puts the
-    table on the page of a report.
+    table on the page of a report. -O min_size=30 is the fewest queries of a slice, and of the rest. False discoveries
+    are controlled by -O control=by (any dependence of slices) or bh (finds more; positive dependence).
 
     Examples:
       $ limner explain slices ours.json flickr8k:DIR
-      $ limner explain slices ours.json multi30k:DIR --by language --by length --min-size 50
+      $ limner explain slices ours.json multi30k:DIR --by language --by length -O min_size=50
       $ limner explain slices ours.json flickr8k:DIR --baseline baseline.json -o slices.csv
     """
     from limner.evaluation.reports.report import Report
@@ -56,7 +66,10 @@ def slices(
 
     refuse_ending(save, tuple(FORMATS), "table of slices")
     report, baseline_report = Report.load(file), None if baseline is None else Report.load(baseline)
-    chosen = part(load(collection, option), split)
+    own, loader = command_options(option, "slices")
+    whole_numbers(own, min_size=2)
+    control, min_size = str(own.get("control", "by")), own.get("min_size", 30)
+    chosen = part(load(collection, loader), split)
     settings: dict[str, object] = {"against": baseline_report, "measure": measures, "view": view, "min_size": min_size}
     report_slices = sliced(report, chosen, by or (), **settings, level=round(1 - level, 12), control=control, seed=seed)
     for each in save or []:

@@ -9,7 +9,7 @@ import typer
 
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, Loading, Split, Trust, load, part, word
+from limner.cli.options import Json, Loading, Split, Trust, command_options, load, part, whole_numbers, word
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import progress_for
 
@@ -23,13 +23,14 @@ def uncertainty(
         str | None, word("Judgements of the collection, by name.", show_default="those with the most relevant pairs")
     ] = None,
     direction: Annotated[str, word("i2t (image queries) or t2i.")] = "i2t",
-    bins: Annotated[int, word("Number of groups in the table.", metavar="N", min=1)] = 10,
     split: Split = None,
     option: Loading = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Compare the uncertainty of a model with the number of relevant candidates per query (figure 3b of ECCV Caption).
+
+    -O bins=10 is the number of groups in the table.
 
     Examples:
       $ limner explain uncertainty scenes --model pcme/
@@ -40,7 +41,9 @@ def uncertainty(
 
     if direction not in DIRECTIONS:
         raise UnknownName("direction", direction, DIRECTIONS)
-    chosen = part(load(collection, option), split)
+    own, loader = command_options(option, "uncertainty")
+    whole_numbers(own, bins=1)
+    chosen = part(load(collection, loader), split)
     loaded_model: object = load_model(model, trust=trust)
     if not hasattr(loaded_model, "uncertainty"):
         raise LimnerError(f"{model}: this kind of model does not predict uncertainty; train 'pcme'")
@@ -50,7 +53,7 @@ def uncertainty(
     with progress(f"predicting the uncertainty of {len(items):,} queries", f"{items.kind}s") as step:
         progress_option = progress_for(loaded_model.uncertainty, step)
         values = dict(zip(items.ids, map(float, loaded_model.uncertainty(items, **progress_option)), strict=True))
-        result = multiplicity(values, chosen.judged(name, direction), bins=bins)
+        result = multiplicity(values, chosen.judged(name, direction), bins=own.get("bins", 10))
     data = {
         "judgements": name, "direction": direction, "queries": len(result.queries), "rho": result.rho,
         "interval": None if result.interval is None else [result.interval.low, result.interval.high],

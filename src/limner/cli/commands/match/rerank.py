@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, Loading, Split, Trust, cache_word, load, out_word, part, saved, word
+from limner.cli.options import (
+    Json,
+    Loading,
+    Split,
+    Trust,
+    cache_word,
+    command_options,
+    load,
+    out_word,
+    part,
+    saved,
+    switch,
+    word,
+)
 from limner.core.errors import LimnerError
 from limner.core.paths import read_json
 from limner.datasets.runs import read_run
@@ -35,13 +48,6 @@ def rerank(
             "Weight of the scorer against the first stage: 1 for the scorer alone, 0.5 for equal weights.", metavar="W"
         ),
     ] = 1.0,
-    features: Annotated[
-        Path | None,
-        word("Vectors of images, for a scorer that uses images.", metavar="FILE", show_default="none"),
-    ] = None,
-    keep_rest: Annotated[
-        bool, typer.Option("--keep-rest", metavar="", help="Append the other candidates of the first stage.")
-    ] = False,
     cache: Annotated[Path | None, cache_word("Cache folder for scores; an interrupted run can resume.")] = None,
     split: Split = None,
     option: Loading = None,
@@ -50,6 +56,9 @@ def rerank(
 ) -> None:
     """Re-rank the best candidates of each image with a pair scorer, which reads image or file name, and caption.
 
+    -O features=FILE are vectors of the images, for a scorer that uses them. -O keep_rest=true appends the other
+    candidates of the first stage.
+
     Examples:
       $ limner match rerank proposed.run scenes --scorer levenshtein --depth 0.2 -o cascade.run
       $ limner match rerank clip.run flickr8k:DIR --scorer 'blip-itm(model=DIR)' --depth 32 -o blip.run
@@ -57,7 +66,10 @@ def rerank(
     """
     from limner.match import cascade
 
-    evaluated = part(load(collection, option), split)
+    own, loader = command_options(option, "rerank")
+    keep_rest = switch(own, "keep_rest")
+    features = Path(str(own["features"])) if "features" in own else None
+    evaluated = part(load(collection, loader), split)
     proposed = _proposed(run, evaluated)
     judge = _scorer(scorer, trust=trust)
     chosen = evaluated if list(proposed.queries) == list(evaluated.images.ids) else _images(evaluated, proposed)
@@ -145,7 +157,7 @@ def _queries(judge: object, collection: Collection, features: Path | None) -> li
     if hasattr(judge, "queries"):
         return list(judge.queries(collection, features=features))
     if features is not None:
-        raise LimnerError("--features is for a scorer that uses images; this one reads only names")
+        raise LimnerError("-O features is for a scorer that uses images; this one reads only names")
     from limner.datasets.wikipedia import image_names
 
     return list(image_names(collection.images))
