@@ -330,6 +330,8 @@ def test_answers_come_back_into_another_store(answered, world, tmp_path, name):
     ("text", "message"),
     [
         ("image,caption\ni,t\n", "line 2: no grade"),
+        ("image,caption,grade\ni,t,\n", "none of 1 rows has a grade"),
+        ("image,caption,grade\ni,t,3.7\n", "line 2: grade '3.7': expected 4"),
         ("image,caption,grade\ni,t,5\n", "line 2: grade 5"),
         ("image,caption,grade\ni,t,many\n", "line 2"),
         ("image,caption,grade,reasons\ni,t,3,ugly\n", "unknown reason 'ugly'"),

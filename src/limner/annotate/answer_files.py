@@ -1,7 +1,7 @@
-"""File formats of judgements: csv, jsonl, qrels, ECCV Caption's JSON, Flickr8k's crowd format, Label Studio's tasks.
+"""File formats of judgements: csv, jsonl, qrels, ECCV Caption's and Flickr8k's crowd format, Label Studio, Argilla.
 
-csv, jsonl and Label Studio's JSON contain answers and can be imported into a store. The others contain one
-label per pair. All are image -> text; every reader returns `Judgements`.
+csv, jsonl and the JSON of Label Studio and Argilla contain answers and can be imported into a store. The others contain
+one label per pair. All are image -> text; every reader returns `Judgements`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from limner.annotate.aggregate import Label, majority
+from limner.annotate.argilla import is_records, read_records
 from limner.annotate.label_studio import read_tasks
 from limner.annotate.merge import to_judgements
 from limner.annotate.scale import SCALE, ImportedAnswer, Scale, check_comment, relevant
+from limner.annotate.sheets import sheet_grade
 from limner.annotate.store.answers import Answer
 from limner.annotate.store.contents import Key
 from limner.core.errors import LimnerError, UnknownName
@@ -25,13 +27,13 @@ from limner.core.judgements import Judgements
 from limner.core.spreadsheet import guarded_row, unguarded
 from limner.datasets.coco_judgements import read_eccv
 from limner.datasets.flickr import crowd_votes
-from limner.datasets.text_files import json_lines, table
+from limner.datasets.text_files import filled_lines, json_lines, table
 from limner.datasets.trec import read_qrels, write_qrels
 
 ENDINGS = {
     ".csv": "csv", ".jsonl": "jsonl", ".qrels": "qrels", ".txt": "crowd", ".json": "label-studio", "": "eccv",
 }  # fmt: skip
-FORMS = ("csv", "jsonl", "qrels", "eccv", "crowd", "label-studio")
+FORMS = ("csv", "jsonl", "qrels", "eccv", "crowd", "label-studio", "argilla")
 COLUMNS = (*(field.name for field in fields(Answer)), "label")
 ECCV_FILES = ("eccv_image_to_caption.json", "eccv_caption_to_image.json")
 
@@ -127,32 +129,62 @@ def write(
 
 
 def read_answers(path: str | Path, *, form: str | None = None, scale: Scale | None = SCALE) -> list[ImportedAnswer]:
-    """Reads answers from a csv or jsonl with at least image, caption and grade (1 to 4); other columns are optional.
+    """Reads answers from a csv or jsonl with at least image, caption and grade; other columns are optional.
 
-    Controls (a column `role` other than "real") are left out. An export of Label Studio is read too; `read_tasks` of
-    `limner.annotate.label_studio` has options for it.
+    A grade is a number from 1 to 4, or its words in the scale; rows without one are left out, as are controls (a column
+    `role` other than "real"). An export of Label Studio or Argilla is read too; `read_tasks` and `read_records` have
+    options for it.
 
     Args:
         path: The file.
         form: The format; by default from the file ending.
         scale: The scale that the answers must fit; None accepts every grade of the built-in scale and all reasons.
     """
+    return read_filled(path, form=form, scale=scale)[0]
+
+
+def read_filled(
+    path: str | Path, *, form: str | None = None, scale: Scale | None = SCALE, annotator: str = "unknown"
+) -> tuple[list[ImportedAnswer], tuple[str, ...]]:
+    """Reads answers like `read_answers`, and says what was left out.
+
+    Args:
+        path: The file.
+        form: The format; by default from the file ending.
+        scale: As for `read_answers`.
+        annotator: Who answered, in rows that do not say so.
+
+    Returns:
+        The answers, and what was left out, one sentence each.
+    """
     chosen = form_of(path, form)
-    if chosen == "label-studio":
-        return read_tasks(path, scale=scale or SCALE)[0]
+    if chosen in ("label-studio", "argilla"):
+        reader = read_records if chosen == "argilla" or is_records(path) else read_tasks
+        return reader(path, scale=scale or SCALE)
     if chosen not in ("csv", "jsonl"):
         raise LimnerError(
-            f"{path}: the format {chosen} contains labels, not answers; expected csv, jsonl or label-studio"
+            f"{path}: the format {chosen} contains labels, not answers; expected csv, jsonl, label-studio or argilla"
         )
     source = Path(path)
     if not source.is_file():
         raise LimnerError(f"no file {source}: expected a {chosen} file of answers")
-    rows = _csv_rows(source) if chosen == "csv" else _json_rows(source)
-    return [_imported_answer(row, source, line, scale) for line, row in rows if row.get("role") in (None, "", "real")]
+    rows = [
+        (line, row)
+        for line, row in (_csv_rows(source) if chosen == "csv" else _json_rows(source))
+        if row.get("role") in (None, "", "real")
+    ]
+    filled = [(line, row) for line, row in rows if "grade" not in row or row["grade"] not in (None, "")]
+    if rows and not filled:
+        raise LimnerError(f"{source}: none of {len(rows):,} rows has a grade: fill in the column grade")
+    unfilled = len(rows) - len(filled)
+    left_out = (f"{unfilled:,} rows without a grade left out",) if unfilled else ()
+    return [_imported_answer(row, source, line, scale, annotator) for line, row in filled], left_out
 
 
 def _csv_rows(source: Path) -> Iterator[tuple[int, Mapping[str, object]]]:
-    for at, cells in table(source, delimiter=","):
+    _, head = next(filled_lines(source), (0, ""))
+    delimiter = ";" if ";" in head and "," not in head else ","  # spreadsheets of some languages write semicolons
+    for at, cells in table(source, delimiter=delimiter):
         row = {name: unguarded(cell) for name, cell in cells.items()}
         yield at.line or 0, {**row, "reasons": [r for r in (row.get("reasons") or "").split(";") if r]}
 
@@ -161,20 +193,22 @@ def _json_rows(source: Path) -> Iterator[tuple[int, Mapping[str, object]]]:
     return ((at.line or 0, row) for at, row in json_lines(source))
 
 
-def _imported_answer(row: Mapping[str, Any], source: Path, line: int, scale: Scale | None) -> ImportedAnswer:
+def _imported_answer(
+    row: Mapping[str, Any], source: Path, line: int, scale: Scale | None, annotator: str
+) -> ImportedAnswer:
     missing = [name for name in ("image", "caption", "grade") if row.get(name) in (None, "")]
     if missing:
         raise LimnerError(f"{source}, line {line}: no {missing[0]}; expected image, caption, grade, and annotator")
     try:
-        grade = (scale or SCALE).check_grade(int(float(row["grade"])))
+        grade = sheet_grade(row["grade"], scale or SCALE)
         reasons = scale.check_reasons(row.get("reasons") or (), grade) if scale else ()
         took = row.get("milliseconds")
         milliseconds = None if took in (None, "") else int(float(str(took)))
         comment = check_comment(row.get("comment") or "")
     except (ValueError, TypeError, OverflowError) as error:
         raise LimnerError(f"{source}, line {line}: {error}") from error
-    annotator = str(row.get("annotator") or "unknown")
-    return ImportedAnswer(annotator, str(row["image"]), str(row["caption"]), grade, reasons, milliseconds, comment)
+    person = str(row.get("annotator") or annotator)
+    return ImportedAnswer(person, str(row["image"]), str(row["caption"]), grade, reasons, milliseconds, comment)
 
 
 def read_judgements(path: str | Path, *, form: str | None = None) -> Judgements:

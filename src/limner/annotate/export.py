@@ -12,11 +12,13 @@ from typing import Any
 from limner.annotate._sql import inserted, sa
 from limner.annotate.aggregate import METHODS, aggregate, majority
 from limner.annotate.answer_files import FORMS, form_of, write
+from limner.annotate.argilla import write_records
 from limner.annotate.failure_study import failure_answers, labelled
 from limner.annotate.guideline import newest
 from limner.annotate.label_studio import IMAGE_URL, tasks, write_tasks
 from limner.annotate.merge import to_judgements
 from limner.annotate.scale import ImportedAnswer, Scale
+from limner.annotate.sheets import open_pairs, write_sheet
 from limner.annotate.store import Store
 from limner.annotate.store.answers import Answer, answers
 from limner.annotate.store.contents import Key, pair_numbers
@@ -41,8 +43,9 @@ def export(
     method: str = "majority",
     counted: bool = True,
     image_url: str = IMAGE_URL,
+    only_open: bool = False,
 ) -> int:
-    """Writes a store's answers (csv, jsonl, crowd, label-studio) or labels (qrels, eccv); returns the number of rows.
+    """Writes a store's answers (csv, jsonl, crowd), labels (qrels, eccv) or pairs to judge (label-studio, argilla).
 
     Args:
         store: The store.
@@ -50,24 +53,49 @@ def export(
         form: One of `FORMS`; by default from the file ending.
         method: How answers are aggregated: "majority" or "dawid-skene".
         counted: Whether to leave out excluded answers.
-        image_url: For Label Studio, whose tasks are all pooled pairs: address of an image, with `{image}` for its id.
+        image_url: For Label Studio and Argilla, whose tasks are all pooled pairs: address of an image, with `{image}`
+            for its id.
+        only_open: Whether to write only the pairs that need answers: for a spreadsheet (csv), Label Studio or Argilla.
+
+    Returns:
+        The number of rows.
     """
     if method not in METHODS:
         raise UnknownName("way to aggregate", method, METHODS)
+    chosen = form_of(path, form)
+    if chosen == "argilla" or only_open:
+        return _export_pairs(store, path, chosen, image_url, only_open=only_open)
     collected = answers(store, counted=counted)
-    if form_of(path, form) == "label-studio":
+    if chosen == "label-studio":
         pooled = [(p.image, p.caption) for p in stored_pairs(store) if p.origin != "control"]
         real_answers = [answer for answer in collected if answer.role == "real"]
-        texts = {row["key"]: row["text"] for row in store.rows(sa.select(caption.c.key, caption.c.text))}
-        scale = scale_of(store)
+        texts, scale = _texts(store), scale_of(store)
         return write_tasks(
             tasks(pooled, texts, answers=real_answers, image_url=image_url, scale=scale), path, scale=scale
         )
     if image_url != IMAGE_URL:
-        raise LimnerError("image_url is for the form label-studio only: leave it out")
+        raise LimnerError("image_url is for the forms label-studio and argilla: leave it out")
     if not collected:
         raise LimnerError("no answers yet: nothing to write")
     return write(collected, lambda: aggregate(collected, method), path, form=form, scale=scale_of(store))
+
+
+def _export_pairs(store: Store, path: str | Path, form: str, image_url: str, *, only_open: bool) -> int:
+    """Writes pairs without their answers."""
+    if form not in ("csv", "label-studio", "argilla"):
+        raise LimnerError(f"pairs that need answers are written as csv, label-studio or argilla, not as {form}")
+    pooled = [(p.image, p.caption) for p in stored_pairs(store) if p.origin != "control"]
+    chosen, texts = open_pairs(store) if only_open else pooled, _texts(store)
+    if form == "csv":
+        return write_sheet(chosen, texts, path)
+    if form == "argilla":
+        return write_records(chosen, texts, path, image_url=image_url)
+    scale = scale_of(store)
+    return write_tasks(tasks(chosen, texts, image_url=image_url, scale=scale), path, scale=scale)
+
+
+def _texts(store: Store) -> dict[str, str]:
+    return {row["key"]: row["text"] for row in store.rows(sa.select(caption.c.key, caption.c.text))}
 
 
 def judgements(store: Store, *, method: str = "majority", name: str = "annotated") -> Judgements:

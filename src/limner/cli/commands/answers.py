@@ -27,11 +27,14 @@ from limner.core.errors import LimnerError, UnknownName, count
 
 if TYPE_CHECKING:
     from limner.annotate.results import Study as PlanState
+    from limner.annotate.scale import ImportedAnswer, Scale
     from limner.annotate.store import Store
     from limner.core.judgements import Judgements
 
 LABEL_STUDIO = ("control", "image_field", "caption_field")
-"""What -O takes for a file of Label Studio."""
+"""What -O takes for a file of Label Studio or Argilla."""
+IMPORTED = (*LABEL_STUDIO, "annotator")
+"""What -O takes for any file of answers."""
 MODES = ("anytime", "fixed")
 
 _STORE: Any = {"metavar": "STORE", "help": "A file for SQLite, or postgresql://user@host/name."}
@@ -254,27 +257,32 @@ def export(
         Path,
         typer.Argument(
             metavar="FILE",
-            help=".csv, .jsonl, .qrels, .txt (crowd), .json (Label Studio), or a folder.",
+            help=".csv, .jsonl, .qrels, .txt (crowd), .json (Label Studio, Argilla), or a folder.",
             callback=writable,
         ),
     ],
     form: Annotated[
-        str | None, word("csv, jsonl, qrels, eccv, crowd or label-studio; by default from the file ending.")
+        str | None, word("csv, jsonl, qrels, eccv, crowd, label-studio or argilla; by default from the file ending.")
     ] = None,
     method: Method = "majority",
     image_url: Annotated[
-        str | None, word("For label-studio: address of an image, with {image} for its id.", metavar="URL")
+        str | None, word("For label-studio, argilla: address of an image, with {image} for its id.", metavar="URL")
     ] = None,
+    unanswered: Annotated[
+        bool, flag("--unanswered", "Only pairs that need answers, to judge elsewhere: csv, label-studio or argilla.")
+    ] = False,
     include_excluded: Annotated[bool, flag("--all", "Include excluded answers.")] = False,
     as_json: Json = False,
 ) -> None:
     """Write the answers (csv, jsonl, crowd, label-studio) or the labels (qrels, ECCV Caption's format).
 
     For Label Studio, all pooled pairs become tasks, with the answers as annotations; the labelling interface is
-    written next to them (.xml).
+    written next to them (.xml). With --unanswered a csv has empty columns to fill in with a spreadsheet.
 
     Examples:
       $ limner annotate export work.db answers.csv
+      $ limner annotate export work.db to_judge.csv --unanswered
+      $ limner annotate export work.db records.json --form argilla --image-url "https://photos.example.org/{image}"
       $ limner annotate export work.db tasks.json --image-url "/data/local-files/?d=photos/{image}"
       $ limner annotate export work.db labels.qrels --method dawid-skene
     """
@@ -282,7 +290,7 @@ def export(
 
     with opened(store) as db:
         extra = {} if image_url is None else {"image_url": image_url}
-        rows = write(db, file, form=form, method=method, counted=not include_excluded, **extra)
+        rows = write(db, file, form=form, method=method, counted=not include_excluded, only_open=unanswered, **extra)
     answer(f"wrote {file}: {count(rows, 'row')}", {"wrote": str(file), "rows": rows}, as_json=as_json)
 
 
@@ -293,7 +301,7 @@ def import_(
     ],
     choice: Annotated[
         list[str] | None,
-        word("For label-studio: the grade (1 to 4) of a choice or rating; none: no answer.", metavar="NAME=GRADE"),
+        word("For a .json: the grade (1 to 4) of a choice or rating; none: no answer.", metavar="NAME=GRADE"),
     ] = None,
     option: Loading = None,
     as_json: Json = False,
@@ -302,36 +310,49 @@ def import_(
 
     Answers to pairs that are in a task go to this task; answers that the store has already are skipped.
 
-    A .json file is Label Studio's export in the format "JSON". Skipped tasks are not answers: they are left out. -O
-    control=NAME is the control with the grade, -O image_field=NAME and -O caption_field=NAME the fields with the ids.
+    A .json file is Label Studio's export in the format "JSON", or Argilla's records. What has no answer is left out.
+    -O control=NAME is the control or question with the grade, -O image_field=NAME and -O caption_field=NAME the fields
+    with the ids. For .csv and .jsonl, -O annotator=NAME says who answered.
 
     Examples:
       $ limner annotate import work.db answers.csv
+      $ limner annotate import work.db to_judge.csv -O annotator=ann
       $ limner annotate import work.db project-1.json --choice match=4 --choice "no match=1" --choice unclear=none
     """
     import hashlib
 
-    from limner.annotate.answer_files import form_of, read_answers
     from limner.annotate.export import import_answers
-    from limner.annotate.label_studio import read_tasks
     from limner.annotate.store.scales import scale_of
 
-    fields = named_options(option, LABEL_STUDIO, of="import")
-    chosen: dict[str, Any] = {name: str(value) for name, value in fields.items()}
-    chosen |= {"choices": _graded(choice)} if choice else {}
-    exported = form_of(file) == "label-studio"
-    if chosen and not exported:
-        raise typer.BadParameter(f"--choice and -O {', '.join(LABEL_STUDIO)} are for Label Studio's .json")
+    fields = {name: str(value) for name, value in named_options(option, IMPORTED, of="import").items()}
     with opened(store) as db:
-        scale = scale_of(db)
-        imported, left_out = (
-            read_tasks(file, scale=scale, **chosen) if exported else (read_answers(file, scale=scale), ())
-        )
+        imported, left_out = _imported(file, fields, choice, scale_of(db))
         key = f"{file.name}:{hashlib.sha256(file.read_bytes()).hexdigest()[:12]}"
         added = import_answers(db, imported, key=key)
     for sentence in left_out:
         tell(f"warning: {sentence}")
     answer(f"{count(added, 'answer')} added from {file}", {"added": added, "left_out": list(left_out)}, as_json=as_json)
+
+
+def _imported(
+    file: Path, fields: dict[str, str], choice: list[str] | None, scale: Scale
+) -> tuple[list[ImportedAnswer], tuple[str, ...]]:
+    """The answers of a file, and what was left out."""
+    from limner.annotate.answer_files import form_of, read_filled
+    from limner.annotate.argilla import is_records, read_records
+    from limner.annotate.label_studio import read_tasks
+
+    annotator = fields.pop("annotator", None)
+    if form_of(file) != "label-studio":
+        if fields or choice:
+            raise typer.BadParameter(
+                f"--choice and -O {', '.join(LABEL_STUDIO)} are for a .json of Label Studio, Argilla"
+            )
+        return read_filled(file, scale=scale, **({} if annotator is None else {"annotator": annotator}))
+    if annotator is not None:
+        raise typer.BadParameter("-O annotator is for .csv and .jsonl: this .json says who answered")
+    chosen: dict[str, Any] = {**fields, **({"choices": _graded(choice)} if choice else {})}
+    return (read_records if is_records(file) else read_tasks)(file, scale=scale, **chosen)
 
 
 def _graded(words: list[str]) -> dict[str, int | None]:
