@@ -83,7 +83,7 @@ def test_rerank_is_the_cascade_of_python_and_writes_a_submission(workdir):
             "--depth x",
         ),
         (
-            ["match", "rerank", "q.json", "scenes", "--scorer", "levenshtein", "--weight", "2", "-o", "o.run"],
+            ["match", "rerank", "q.json", "scenes", "--scorer", "levenshtein", "-O", "weight=2", "-o", "o.run"],
             3,
             "weight=2.0: expected",
         ),

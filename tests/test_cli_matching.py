@@ -68,7 +68,7 @@ def test_fused(files):
 
 def test_assigned(files):
     summary = json.loads(
-        limner(files, "match", "assign", files / "s.npy", "-o", files / "g.run", "--rounds", 2, "--json").stdout
+        limner(files, "match", "assign", files / "s.npy", "-o", files / "g.run", "--depth", 2, "--json").stdout
     )
     first = [read_run(files / "g.run")[str(q)][0] for q in range(40)]
     assert len(set(first)) == 40 and summary["exact"] and summary["totals"][0] >= summary["totals"][1]

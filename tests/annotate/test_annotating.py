@@ -528,7 +528,7 @@ def test_the_story_at_the_shell(tmp_path, monkeypatch, systems, world):
     world_args = ["scenes", "-O", "images=40", "-O", "seed=7"]
     first = data("pool", "work.db", *world_args, *named, "--depth", "2", "-O", "keep=4")
     assert first["proposals"] == 2 * (8 + 40) * 2
-    assert data("tasks", "work.db", "--replication", "2")["pairs"] == first["new"]
+    assert data("tasks", "work.db", "--people", "2")["pairs"] == first["new"]
     assert "every pooled pair already has" in run("tasks", "work.db", status=3).stderr
     assert (
         "no answer has found a match yet" in run("study", "bias", "work.db").stdout
@@ -586,7 +586,7 @@ SMALL = ("scenes", "-O", "images=40", "-O", "seed=7")
 def test_pooled_pairs_are_judged_elsewhere_and_imported(outside, replication):
     data("pool", "work.db", *SMALL, "--model", "colours", "--depth", "2")
     if replication:
-        data("tasks", "work.db", "--replication", replication)
+        data("tasks", "work.db", "--people", replication)
     tasks = data("status", "work.db")["tasks"]
     pairs = outside()
     assert data("import", "work.db", "done.json")["added"] == 2 * pairs

@@ -125,7 +125,7 @@ def pooled(tmp_path_factory):
 def test_tasks_of_the_form_from_the_shell_with_controls_from_dev(tmp_path, pooled, world):
     path = tmp_path / "work.db"
     path.write_bytes(pooled)
-    added = json.loads(run("tasks", path, "--form", "captions", "-O", "controls=dev", "--replication", 3, "--json"))
+    added = json.loads(run("tasks", path, "--form", "captions", "-O", "controls=dev", "--people", 3, "--json"))
     assert added["form"] == "captions" and added["replication"] == 3
     with open_store(path) as store:
         golden = {p.image for p in pairs(store) if p.origin == "control"}

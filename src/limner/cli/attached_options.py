@@ -40,7 +40,7 @@ COMMAND_OPTIONS = {
     "pool": ("features", "keep", "min_bleu", "strategy", "retrain"),
     "probe": ("images", "corpus", "train_on", "cases", "seed"),
     "report": ("figure", "width"),
-    "rerank": ("features", "keep_rest"),
+    "rerank": ("features", "keep_rest", "weight"),
     "search": ("features", "bank", "version"),
     "serve": ("features",),
     "slices": ("min_size", "control"),

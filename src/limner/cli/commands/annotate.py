@@ -188,7 +188,7 @@ def _pooled(data: Mapping[str, Any], store: str) -> str:
 @app.command()
 def tasks(
     store: Where,
-    replication: Annotated[int, word("Number of people who judge each pair.", metavar="N", min=1)] = 1,
+    replication: Annotated[int, word("Number of people who judge each pair.", "--people", metavar="N", min=1)] = 1,
     form: Annotated[str, word("pairs (20 pairs), or captions (six images, ten captions each).")] = "pairs",
     direction: Annotated[str | None, word("Only pairs proposed in this direction, i2t or t2i.", metavar="WAY")] = None,
     depth: Annotated[
@@ -207,10 +207,10 @@ def tasks(
     captions=10, and the split of the controls, -O controls=SPLIT.
 
     Examples:
-      $ limner annotate tasks work.db --replication 3
+      $ limner annotate tasks work.db --people 3
       $ limner annotate tasks work.db --direction i2t -O reasons=required
       $ limner annotate tasks work.db --direction t2i -O reasons=off
-      $ limner annotate tasks work.db --form captions -O controls=dev --replication 3
+      $ limner annotate tasks work.db --form captions -O controls=dev --people 3
     """
     from limner.annotate.plan_inputs import original
     from limner.annotate.pool import waiting

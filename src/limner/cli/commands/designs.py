@@ -39,7 +39,7 @@ def plan(
     budget: Annotated[int | None, word("Maximum number of labels in this draw.", metavar="N", min=1)] = None,
     judge: Annotated[str | None, word(f"Judge for strata and predictions: {JUDGE}")] = None,
     direction: Annotated[str | None, word("i2t or t2i.", metavar="WAY", show_default="both")] = None,
-    replication: Annotated[int, word("Number of people who judge each pair.", metavar="N", min=1)] = 1,
+    replication: Annotated[int, word("Number of people who judge each pair.", "--people", metavar="N", min=1)] = 1,
     seed: Annotated[int, word("Random seed.", metavar="N", min=0)] = 0,
     split: Split = None,
     option: Loading = None,

@@ -52,7 +52,9 @@ def fuse(
 def assign(
     scores: Annotated[Path, typer.Argument(metavar="SCORES", help="A similarity matrix, queries by candidates: npy.")],
     out: Out,
-    rounds: Annotated[int, word("Number of ranks to fill, with one assignment each.", metavar="N", min=1)] = 5,
+    rounds: Annotated[
+        int, word("Number of ranks to fill, with one assignment each.", "--depth", metavar="N", min=1)
+    ] = 5,
     method: Annotated[str, word("auto, sparse or dense.", metavar="HOW")] = "auto",
     ids: Annotated[
         list[Path] | None, word("Ids of the rows, then of the columns, one per line. Repeatable.", metavar="FILE")
@@ -62,7 +64,7 @@ def assign(
     """Match queries and candidates one to one, in rounds, so that the total score is maximal.
 
     Examples:
-      $ limner match assign similarity.npy --rounds 5 -o bijective.run
+      $ limner match assign similarity.npy --depth 5 -o bijective.run
     """
     from limner.match import bijective
     from limner.scores import Scores

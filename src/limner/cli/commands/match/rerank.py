@@ -16,6 +16,7 @@ from limner.cli.options import (
     cache_word,
     command_options,
     load,
+    number,
     out_word,
     part,
     saved,
@@ -42,12 +43,6 @@ def rerank(
         word("A name of 'limner list scorers', a saved CRank or CrossEncoder, or module:thing.", metavar="HOW"),
     ],
     depth: Annotated[str, word("Number of candidates to re-rank, or a share such as 0.2.", metavar="N")] = "1000",
-    weight: Annotated[
-        float,
-        word(
-            "Weight of the scorer against the first stage: 1 for the scorer alone, 0.5 for equal weights.", metavar="W"
-        ),
-    ] = 1.0,
     cache: Annotated[Path | None, cache_word("Cache folder for scores; an interrupted run can resume.")] = None,
     split: Split = None,
     option: Loading = None,
@@ -57,7 +52,8 @@ def rerank(
     """Re-rank the best candidates of each image with a pair scorer, which reads image or file name, and caption.
 
     -O features=FILE are vectors of the images, for a scorer that uses them. -O keep_rest=true appends the other
-    candidates of the first stage.
+    candidates of the first stage. -O weight=1 is the weight of the scorer against the first stage: 1 for the scorer
+    alone, 0.5 for equal weights.
 
     Examples:
       $ limner match rerank proposed.run scenes --scorer levenshtein --depth 0.2 -o cascade.run
@@ -67,7 +63,7 @@ def rerank(
     from limner.match import cascade
 
     own, loader = command_options(option, "rerank")
-    keep_rest = switch(own, "keep_rest")
+    keep_rest, weight = switch(own, "keep_rest"), float(number(own, "weight", 1.0))
     features = Path(str(own["features"])) if "features" in own else None
     evaluated = part(load(collection, loader), split)
     proposed = _proposed(run, evaluated)
