@@ -113,6 +113,7 @@ Loading = Annotated[
 ]
 
 
+Yes = Annotated[bool, flag("--yes", "Download the default model without asking.")]
 Address = Annotated[
     str | None,
     word(

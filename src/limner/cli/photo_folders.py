@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +21,27 @@ if TYPE_CHECKING:
     from limner.search import Index
     from limner.search.photo_index import PhotoIndex
 
+OFFLINE_LINE = (
+    "offline (a CLIP finds three times as many photographs: --model NAME, or --yes to download one of 154 MB)"
+)
+"""What is told about the offline model."""
 NOTICED = 3.0
 """Seconds that loading a model may take before a hint says how to save them."""
+
+
+@dataclass(frozen=True)
+class PhotoModel:
+    """The model for photographs.
+
+    Args:
+        name: As `--model` takes it.
+        open: Opens it.
+        line: What is told about it, in a line.
+    """
+
+    name: str
+    open: Callable[[], Any]
+    line: str
 
 
 @dataclass(frozen=True)
@@ -55,36 +75,96 @@ def is_photo_folder(path: str) -> bool:
     return folder.is_dir() and not (folder / "items.lance").is_dir() and has_images(folder)
 
 
+def photo_model(name: str | None, *, place: str = "", yes: bool = False, trust: bool = False) -> PhotoModel:
+    """The model of that name; without a name, the default model for photographs.
+
+    Args:
+        name: The name; None for the default.
+        place: The folder of photographs; nobody is asked for a download again if the offline model has encoded them.
+        yes: Whether the user has agreed to a download.
+        trust: Whether the model may name custom code.
+    """
+    if name is not None:
+        return PhotoModel(name, lambda: _opened_model(name, trust=trust), name)
+    from limner.encoders.default_encoder import OFFLINE, SMALL_CLIP, default_model
+
+    default = default_model(consent=_consent(place, yes=yes))
+    if default.name != OFFLINE.name:
+        size = f" ({default.megabytes} MB to download)" if default.megabytes else ""
+        return PhotoModel(str(default), default.open, f"{dict(SMALL_CLIP.options)['model']}{size}")
+    return PhotoModel(str(default), lambda: _opened_model(str(default)), OFFLINE_LINE)
+
+
+def _opened_model(name: str, *, trust: bool = False) -> Any:
+    """The model of that name. An encoder of limner is opened without what trained systems import."""
+    from limner.encoders import ENCODERS
+
+    if ENCODERS.names(name):
+        from limner.encoders.opening import open_encoder
+
+        return open_encoder(name, {})
+    from limner.systems.opening import find_model
+
+    return find_model(name, trust=trust)
+
+
+def _consent(place: str, *, yes: bool) -> Callable[[str], bool] | None:
+    """How to ask for a download; None without a terminal to ask on."""
+    from limner.encoders.default_encoder import OFFLINE
+    from limner.search.photo_index import PhotoIndex
+
+    if yes:
+        return lambda question: True
+    if not (sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty()):
+        return None
+    if place and PhotoIndex.of(place, str(OFFLINE)).exists:
+        return None
+    return lambda question: typer.confirm(question, err=True)
+
+
 def open_photo_folder(
-    path: str, model_name: str | None, *, encodes: bool = True, features: str | None = None, trust: bool = False
+    path: str,
+    model_name: str | None,
+    *,
+    encodes: bool = True,
+    yes: bool = False,
+    features: str | None = None,
+    trust: bool = False,
 ) -> PhotoFolder:
     """The index of a folder of photographs, up to date.
 
     Args:
         path: The folder.
-        model_name: The model.
+        model_name: The model; None for the default.
+        yes: Whether the user has agreed to a download.
         encodes: Whether queries will be encoded; otherwise the model is opened for new photographs only.
         features: As for `limner index`.
         trust: Whether the model may name custom code.
     """
     from limner.search.photo_index import PhotoIndex
     from limner.search.store import require_store
-    from limner.systems.opening import find_model
 
     require_store()
-    if model_name is None:
-        raise typer.BadParameter(f"{path} is a folder of photographs: name a model with --model")
-    target = PhotoIndex.of(path, model_name)
+    chosen = photo_model(model_name, place=path, yes=yes, trust=trust)
+    target = PhotoIndex.of(path, chosen.name)
     model = None
     if encodes or target.changes().to_encode:
-        tell(f"model: {model_name}")
-        model = find_model(model_name, features=as_features(features), trust=trust)
-        _refuse_unfit(model, model_name)
+        tell(f"model: {chosen.line}")
+        model = _with_features(chosen.open(), features)
+        _refuse_unfit(model, chosen.name)
         if not target.is_of(model):
-            tell(f"the model {model_name} has changed since the photographs were encoded: they are encoded again")
+            tell(f"the model {chosen.name} has changed since the photographs were encoded: they are encoded again")
             target.discard()
     index = _up_to_date(target, model)
-    return PhotoFolder(path, index, target.path, model_name, target.left_out())
+    return PhotoFolder(path, index, target.path, chosen.name, target.left_out())
+
+
+def _with_features(model: Any, features: str | None) -> Any:
+    if features is None:
+        return model
+    from limner.systems.model_features import with_features
+
+    return with_features(model, as_features(features))
 
 
 def _up_to_date(target: PhotoIndex, model: Any) -> Index:

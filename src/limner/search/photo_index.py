@@ -1,7 +1,7 @@
 """The index of a folder of photographs: kept in the cache, and brought up to date before each search.
 
 Nothing is written into the folder. Beside the vectors is a list of the files with their sizes and times, so that only
-new and changed files are encoded. Every few seconds of work are one commit, and an interrupted run continues where it
+new and changed files are encoded. Every half minute of work is one commit, and an interrupted run continues where it
 stopped.
 """
 
@@ -36,6 +36,8 @@ FILES = "files.json"
 FORMAT = 1
 AT_ONCE = 1_024
 """Photographs that are encoded between two commits, at most."""
+COMMIT_SECONDS = 30.0
+"""Seconds of work between two commits: so much is lost if the process is killed, and each commit has a cost."""
 _MANY_COMMITS = 20
 
 
@@ -149,9 +151,14 @@ class PhotoIndex:
         with self._alone():  # another process may have encoded them meanwhile
             return _Refresh(self, model, self.changes()).run(progress)
 
+    @property
+    def exists(self) -> bool:
+        """Whether anything is in the index."""
+        return (self.path / "items.lance").is_dir()
+
     def is_of(self, model: Any) -> bool:
         """Whether the index was made with this model, as far as both can be told; True if there is no index."""
-        if not (self.path / "items.lance").is_dir():
+        if not self.exists:
             return True
         made_with, now = open_index(self.path).about.model, identity(model, self.model_name)
         return None in (made_with, now) or made_with == now
@@ -163,7 +170,7 @@ class PhotoIndex:
     def _files(self) -> dict[str, PhotoFile]:
         """The files that the index knows; none where there is no index, or its list is damaged."""
         file = self.path / FILES
-        if not file.is_file() or not (self.path / "items.lance").is_dir():
+        if not file.is_file() or not self.exists:
             return {}
         try:
             stored = read_json(file, what="list of photographs")
@@ -213,10 +220,10 @@ class _Refresh:
         self.commits = 0
 
     def run(self, progress: ProgressLike) -> Index:
-        """Deletes, encodes and stores, a few seconds of work at a time."""
+        """Encodes and stores, half a minute of work at a time, and deletes what is gone."""
         display, names = as_progress(progress), self.changes.to_encode
         stored_index = self._opened()
-        for rows in paced(len(names), max_items=AT_ONCE):
+        for rows in paced(len(names), max_items=AT_ONCE, seconds=COMMIT_SECONDS):
             stored_index = self._encoded(names[rows], stored_index, display.part(rows.start, len(names)))
             display(min(rows.stop, len(names)), len(names))
         if stored_index is None or all(file.fault is not None for file in self.files.values()):
@@ -231,7 +238,7 @@ class _Refresh:
 
     def _opened(self) -> Index | None:
         """The index; None if there is none, or only the beginning of one."""
-        if (self.target.path / "items.lance").is_dir() and (self.target.path / FILES).is_file():
+        if self.target.exists and (self.target.path / FILES).is_file():
             return self.target.open(model=self.model)
         self.target.discard()
         return None

@@ -15,6 +15,7 @@ from limner.cli.options import (
     Json,
     Loading,
     Trust,
+    Yes,
     command_options,
     flag,
     load,
@@ -24,6 +25,7 @@ from limner.cli.options import (
     word,
     writable,
 )
+from limner.cli.photo_folders import photo_model
 from limner.cli.query_statistics import calibrated, left_out, with_correction
 from limner.core.errors import LimnerError
 from limner.search.store import require_store
@@ -89,6 +91,7 @@ def index(
     correct: Correct = None,
     cluster: Address = None,
     compact: Compact = False,
+    yes: Yes = False,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
@@ -132,7 +135,7 @@ def index(
         source = _Source(collection, items, embeddings, ids, side, split, option)
         existing = "replace" if replace else "skip" if resume else "refuse"
         with on_cluster(cluster):
-            done |= _added(path, source, system, similarity, existing, features=features, trust=trust)
+            done |= _added(path, source, system, similarity, existing, features=features, yes=yes, trust=trust)
     elif ((system or features) and not (calibrate or correct)) or replace or resume or ids or cluster or similarity:
         raise typer.BadParameter("nothing to add: give a COLLECTION, --items or --embeddings")
     stored_index = open_index(path, encodes=False)
@@ -244,6 +247,7 @@ def _added(
     existing: str,
     *,
     features: str | None,
+    yes: bool,
     trust: bool,
 ) -> dict[str, object]:
     """Adds the items of the source in chunks; returns their number, and the images that do not open."""
@@ -252,7 +256,12 @@ def _added(
     stored_index = _existing_index(path)
     if stored_index is not None and similarity not in (None, stored_index.about.similarity):
         raise LimnerError(f"the index compares by {stored_index.about.similarity}: leave out -O similarity")
-    model, name = _system(path, source, system, stored_index, features=features, trust=trust)
+    if _needs_default(source, system, stored_index):
+        chosen = photo_model(None, yes=yes)
+        tell(f"model: {chosen.line}")
+        model, name, system = chosen.open(), chosen.name, chosen.name
+    else:
+        model, name = _system(path, source, system, stored_index, features=features, trust=trust)
     count = 0
     for vectors, items in _pieces(source, model, stored_index, existing):
         # Encoding shows its own progress, and writing is a small part of it.
@@ -269,6 +278,13 @@ def _added(
         with progress(f"compacting {len(stored_index):,} items") as step:
             stored_index.compact(progress=step)
     return {"added": count, **({"left out": source.unopened} if source.unopened else {})}
+
+
+def _needs_default(source: _Source, system: str | None, stored_index: Index | None) -> bool:
+    """Whether images are to be encoded, and nobody named a model."""
+    if source.items is None or source.embeddings is not None or source.items.kind != "image":
+        return False
+    return system is None and stored_index is None
 
 
 def _existing_index(path: str) -> Index | None:

@@ -13,6 +13,7 @@ from limner.cli.options import (
     Address,
     Json,
     Trust,
+    Yes,
     by_ending,
     command_options,
     flag,
@@ -77,7 +78,9 @@ def search(
     image: Annotated[list[Path] | None, word("Query image. Repeatable.", metavar="FILE")] = None,
     queries: QueryFile = None,
     k: Annotated[int, word("How many.", "-k", "--top", metavar="N", min=1)] = 10,
-    system: Annotated[str | None, word("The model.", "--model", show_default="that of the index")] = None,
+    system: Annotated[
+        str | None, word("The model.", "--model", show_default="that of the index, or one for photographs")
+    ] = None,
     correct: Fix = None,
     option: Annotated[
         list[str] | None,
@@ -98,6 +101,7 @@ def search(
         list[Path] | None,
         out_word("Write the hits: .html .json .csv .run; the statistics of the bank: .npz. Repeatable."),
     ] = None,
+    yes: Yes = False,
     show: Annotated[bool, flag("--open", "Open the hits as a gallery in a browser.")] = False,
     trust: Trust = False,
     as_json: Json = False,
@@ -144,7 +148,7 @@ def search(
     if cluster and correct is None:
         raise typer.BadParameter("--cluster is for --correct: a plain search runs on this machine")
     version = own.get("version")
-    place = _opened(path, system, encodes=encodes, version=version, features=features, trust=trust)
+    place = _opened(path, system, encodes=encodes, version=version, features=features, yes=yes, trust=trust)
     index = place if isinstance(place, Index) else place.index
     if encodes and isinstance(parts[0], Items):
         tell_loading(index, parts[0], path)
@@ -169,14 +173,14 @@ def search(
 
 
 def _opened(
-    path: str, system: str | None, *, encodes: bool, version: int | None, features: str | None, trust: bool
+    path: str, system: str | None, *, encodes: bool, version: int | None, features: str | None, yes: bool, trust: bool
 ) -> Index | PhotoFolder:
     """The index, or the folder of photographs with its index up to date."""
     if not is_photo_folder(path):
         return open_index(path, system, encodes=encodes, version=version, features=features, trust=trust)
     if version is not None:
         raise typer.BadParameter(f"-O version={version} is for an index: {path} is a folder of photographs")
-    return open_photo_folder(path, system, encodes=encodes, features=features, trust=trust)
+    return open_photo_folder(path, system, encodes=encodes, features=features, yes=yes, trust=trust)
 
 
 def _exactly(exact: bool, approximate: bool) -> bool | None:

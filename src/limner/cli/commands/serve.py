@@ -15,6 +15,7 @@ from limner.cli.options import (
     Json,
     Loading,
     Trust,
+    Yes,
     chosen_options,
     command_options,
     flag,
@@ -82,6 +83,7 @@ def serve(
     key: Key = None,
     url: Url = None,
     proxy: Proxy = None,
+    yes: Yes = False,
     show: Annotated[bool, flag("--open", "Open the page in a browser.")] = False,
     mcp: Annotated[
         bool, flag("--mcp", "Instead of pages, tools for an agent (MCP) on standard input and output; they only read.")
@@ -111,7 +113,7 @@ def serve(
 
     own, loader = command_options(option, "serve")
     features = text_option(own, "features")
-    data_sets, indexes = _divided(collections or [], _named(index), system, features, trust=trust)
+    data_sets, indexes = _divided(collections or [], _named(index), system, features, yes=yes, trust=trust)
     with ExitStack() as opening:
         opening.enter_context(progress("opening collections and indexes"))
         run(
@@ -162,7 +164,13 @@ def _started(opening: ExitStack, *, show: bool, as_json: bool) -> Callable[[Addr
 
 
 def _divided(
-    places: list[str], indexes: dict[str, str], models: list[str] | None, features: str | None, *, trust: bool
+    places: list[str],
+    indexes: dict[str, str],
+    models: list[str] | None,
+    features: str | None,
+    *,
+    yes: bool,
+    trust: bool,
 ) -> tuple[list[str], dict[str, str | Index]]:
     """The collections, and all indexes by name: those of photographs are made, or brought up to date."""
     opened: dict[str, str | Index] = dict(indexes)
@@ -173,7 +181,8 @@ def _divided(
         if (folder / "items.lance").is_dir():
             name, source = folder.resolve().stem, place
         elif is_photo_folder(place):
-            source = open_photo_folder(place, models[0] if models else None, features=features, trust=trust).index
+            model = models[0] if models else None
+            source = open_photo_folder(place, model, features=features, yes=yes, trust=trust).index
         else:
             data_sets.append(place)
             continue
