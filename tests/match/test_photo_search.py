@@ -5,7 +5,10 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -204,7 +207,6 @@ def test_a_terminal_says_what_it_is(environment, protocol):
 @pytest.mark.parametrize(("reply", "shows"), [("\x1b[?62;4;22c", True), ("\x1b[?62;22c", False), ("", False)])
 def test_a_terminal_is_asked_for_sixel(reply, shows):
     """In a terminal of its own, whose other end answers as the case says."""
-    import os
     import pty
 
     child, terminal = pty.fork()
@@ -265,3 +267,74 @@ def test_the_pages_of_a_served_folder(folder, tmp_path):
         page = browser.get("/search?q=red")
         assert page.status_code == 200 and page.text.index("2019/red.jpg") < page.text.index("teal.png")
         assert browser.get("/image?c=photos&id=2019/red.jpg").headers["content-type"].startswith("image/")
+
+
+# --- no model named -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def offline():
+    from limner.encoders.offline_model import PACKAGES
+
+    for package in PACKAGES:
+        pytest.importorskip(package)
+
+
+def test_no_model_is_needed(folder, tmp_path, offline):
+    """In a fresh process, as a user runs it: without a terminal to ask on, and without the hub."""
+    environment = {**os.environ, "HF_HOME": str(tmp_path / "hub"), "HF_ENDPOINT": "http://127.0.0.1:9"}
+    code = """
+import sys
+from limner.cli import app
+try:
+    app()
+finally:
+    print("torch" in sys.modules, file=sys.stderr)
+"""
+    words = [sys.executable, "-c", code, "search", str(folder), "something red", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL, timeout=120)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert (document["model"], len(document["hits"])) == ("offline", 4)
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("limner: model:")]
+    assert "offline" in line and "154 MB" in line and done.stderr.endswith("False\n")
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """How the default model was asked for: whether there was a way to ask, and what a user who agrees gets."""
+    from limner.encoders import default_encoder
+
+    calls = []
+
+    def default_model(*, consent=None):
+        calls.append(consent is not None and consent("download 154 MB?"))
+        return default_encoder.DefaultModel("photo_toys:MeanColour", megabytes=154 if calls[-1] else 0)
+
+    monkeypatch.setattr(default_encoder, "default_model", default_model)
+    return calls
+
+
+def test_yes_agrees_and_without_a_terminal_nobody_is_asked(folder, tmp_path, asked):
+    assert "154 MB to download" not in run("search", folder, "red").stderr
+    assert "154 MB to download" in run("search", folder, "red", "--yes").stderr
+    document = json.loads(run("index", tmp_path / "i", folder, "--yes", "--json").stdout)
+    assert (document["items"], document["made by"]) == (4, "photo_toys:MeanColour") and asked == [False, True, True]
+
+
+def test_at_a_terminal_the_user_is_asked_unless_the_offline_model_was_used_before(folder, monkeypatch, asked):
+    from limner.search.photo_index import PhotoIndex
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    answers = []
+    monkeypatch.setattr(photo_folders.sys, "stdin", Terminal())
+    monkeypatch.setattr(photo_folders.sys, "stderr", Terminal())
+    monkeypatch.setattr(photo_folders.typer, "confirm", lambda question, err: answers.append(question) or False)
+    photo_folders.photo_model(None, place=str(folder))
+    assert answers == ["download 154 MB?"]
+    monkeypatch.setattr(PhotoIndex, "exists", True)
+    photo_folders.photo_model(None, place=str(folder))
+    assert len(answers) == 1 and asked == [False, False]

@@ -86,13 +86,12 @@ def photo_model(name: str | None, *, place: str = "", yes: bool = False, trust: 
     """
     if name is not None:
         return PhotoModel(name, lambda: _opened_model(name, trust=trust), name)
-    from limner.encoders.default_encoder import OFFLINE, SMALL_CLIP, default_model
+    from limner.encoders.default_encoder import CLIP, OFFLINE, default_model
 
     default = default_model(consent=_consent(place, yes=yes))
-    if default.name != OFFLINE.name:
-        size = f" ({default.megabytes} MB to download)" if default.megabytes else ""
-        return PhotoModel(str(default), default.open, f"{dict(SMALL_CLIP.options)['model']}{size}")
-    return PhotoModel(str(default), lambda: _opened_model(str(default)), OFFLINE_LINE)
+    size = f" ({default.megabytes} MB to download)" if default.megabytes else ""
+    line = OFFLINE_LINE if default.name == OFFLINE.name else f"{CLIP}{size}"
+    return PhotoModel(default.name, lambda: _opened_model(default.name), line)
 
 
 def _opened_model(name: str, *, trust: bool = False) -> Any:
@@ -117,7 +116,7 @@ def _consent(place: str, *, yes: bool) -> Callable[[str], bool] | None:
         return lambda question: True
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty()):
         return None
-    if place and PhotoIndex.of(place, str(OFFLINE)).exists:
+    if place and PhotoIndex.of(place, OFFLINE.name).exists:
         return None
     return lambda question: typer.confirm(question, err=True)
 

@@ -51,10 +51,12 @@ class HubModel:
         """The model that "NAME", "NAME@REVISION" or "hf-hub:NAME" names."""
         plain = next((text.removeprefix(prefix) for prefix in PREFIXES if text.startswith(prefix)), text)
         name, at, revision = plain.partition("@")
-        hub = needed("huggingface_hub", what=purpose or "a model of the hub")
+        utils, errors = (
+            needed(f"huggingface_hub.{part}", what=purpose or "a model of the hub") for part in ("utils", "errors")
+        )
         try:
-            hub.utils.validate_repo_id(name)
-        except hub.errors.HFValidationError as error:
+            utils.validate_repo_id(name)
+        except errors.HFValidationError as error:
             raise LimnerError(f"model {text!r} is neither a folder nor a name on the hub: {error}") from error
         if at and not revision:
             raise LimnerError(f"model {text!r} ends with @: expected a branch, a tag or a commit after it")

@@ -135,7 +135,7 @@ def _write_record(file: Path, encoder: Any, *, commit: str = "") -> None:
     from_hub = [each for each in files if any(part.startswith("models--") for part in each.parts)]
     if not files or any(commit_of(each) != commit for each in from_hub):
         return
-    facts = {"fingerprint": encoder.fingerprint, "identity": encoder.identity, "dim": int(encoder.dim)}
+    facts = {"fingerprint": encoder.fingerprint, "identity": identity(encoder), "dim": int(encoder.dim)}
     lists = {"kinds": list(encoder.kinds), "notes": list(notes_of(encoder))}
     record = {**facts, **lists, "files": {str(each): fingerprint_of(each) for each in files}}
     folder_for(file.parent)

@@ -148,8 +148,9 @@ class PhotoIndex:
             model: The model of that name.
             progress: Called with (photographs done, photographs in total).
         """
-        with self._alone():  # another process may have encoded them meanwhile
-            return _Refresh(self, model, self.changes()).run(progress)
+        display = as_progress(progress)
+        with self._alone(display):  # another process may have encoded them meanwhile
+            return _Refresh(self, model, self.changes()).run(display)
 
     @property
     def exists(self) -> bool:
@@ -187,12 +188,21 @@ class PhotoIndex:
         write_text(self.path / FILES, json.dumps({**head, "files": entries}, ensure_ascii=False))
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _alone(self, display: Progress) -> Iterator[None]:
         """Waits until no other process refreshes this index."""
-        from filelock import FileLock
+        from filelock import FileLock, Timeout
 
-        with FileLock(folder_for(self.path.parent) / f".{self.path.name}.lock"):
+        lock = FileLock(folder_for(self.path.parent) / f".{self.path.name}.lock")
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            display.note("waiting for another search that encodes them")
+            lock.acquire()
+        display.note("")
+        try:
             yield
+        finally:
+            lock.release()
 
 
 def _file_at(path: Path) -> PhotoFile:
@@ -219,9 +229,9 @@ class _Refresh:
         self.files = {name: file for name, file in changes.files.items() if name not in waiting}
         self.commits = 0
 
-    def run(self, progress: ProgressLike) -> Index:
+    def run(self, display: Progress) -> Index:
         """Encodes and stores, half a minute of work at a time, and deletes what is gone."""
-        display, names = as_progress(progress), self.changes.to_encode
+        names = self.changes.to_encode
         stored_index = self._opened()
         for rows in paced(len(names), max_items=AT_ONCE, seconds=COMMIT_SECONDS):
             stored_index = self._encoded(names[rows], stored_index, display.part(rows.start, len(names)))
