@@ -256,6 +256,7 @@ def _added(
     stored_index = _existing_index(path)
     if stored_index is not None and similarity not in (None, stored_index.about.similarity):
         raise LimnerError(f"the index compares by {stored_index.about.similarity}: leave out -O similarity")
+    name: str | None
     if _needs_default(source, system, stored_index):
         chosen = photo_model(None, yes=yes)
         tell(f"model: {chosen.line}")
