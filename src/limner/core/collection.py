@@ -182,6 +182,7 @@ class Collection(Tabular):
         warnings: Problems that the loader skipped or repaired, each with file and line.
         ordered: Whether images and texts are in the order of the data set. False if the order is incidental, such
             as the order in which a file of judgements first names them: data without ids cannot be aligned with it.
+        origin: Where it is from, if that can change: "hf:nlphuji/flickr30k@COMMIT". Reports record it.
     """
 
     name: str
@@ -194,6 +195,7 @@ class Collection(Tabular):
     ratings: Mapping[str, Judgements] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     ordered: bool = True
+    origin: str = ""
 
     def __post_init__(self) -> None:
         """Aligns every judgement with the items and checks the splits."""
@@ -275,9 +277,8 @@ class Collection(Tabular):
             for further in (self.extra, self.ratings)
         )
         reverse = {k: j.restrict(queries=texts.ids, candidates=images.ids) for k, j in self.reverse.items()}
-        return Collection(
-            name or self.name, images, texts, judgements, {}, extra, reverse, ratings, self.warnings, self.ordered
-        )
+        about = self.warnings, self.ordered, self.origin
+        return Collection(name or self.name, images, texts, judgements, {}, extra, reverse, ratings, *about)
 
     @property
     def train(self) -> Collection:
@@ -320,6 +321,7 @@ class Collection(Tabular):
             "ratings": {name: len(j.grades) for name, j in self.ratings.items()},
             "splits": {name: len(ids) for name, ids in self.splits.items()},
             "warnings": len(self.warnings),
+            **({"origin": self.origin} if self.origin else {}),
         }
 
     def _columns(self) -> dict[str, list[object]]:

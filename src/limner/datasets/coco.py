@@ -265,9 +265,9 @@ def _fold_order(assembly: Assembly, file: Path | None, captions: Captions) -> li
 
 def _ids_file(file: Path | None) -> Path | None:
     """The file with the order of the captions: next to theirs, else in the package."""
-    beside = None if file is None else file.parent / "coco_test_ids.npy"
-    if beside is not None and beside.is_file():
-        return beside
+    own_file = None if file is None else file.parent / "coco_test_ids.npy"
+    if own_file is not None and own_file.is_file():
+        return own_file
     try:
         return coco_judgements.eccv_folder() / "coco_test_ids.npy"
     except MissingExtra:

@@ -63,11 +63,24 @@ def load_webdataset(
     shards = [source] if source.is_file() else sorted(source.glob("*.tar"))
     assembly = Assembly(source.stem, strict=strict)
     for shard in shards:
-        for key, parts in _samples(shard):
-            _add(assembly, shard, key, parts)
+        part = shard.stem.rpartition("-")[0] if shard.stem.rpartition("-")[2].isdigit() else ""
+        add_shard(assembly, shard, split=part if part in ("train", "val", "dev", "test") else None)
     if not assembly.texts.row:
         refuse(At(source), "no image with a caption; expected files such as 00012.jpg and 00012.txt in a tar")
     return assembly.finish(split=split, check_images=check_images)
+
+
+def add_shard(assembly: Assembly, shard: Path, *, split: str | None, captions_by_line: bool = False) -> None:
+    """Adds the images and captions of a tar file.
+
+    Args:
+        assembly: The collection under construction.
+        shard: The file.
+        split: The split of its images.
+        captions_by_line: Whether each line of a text file is a caption, as in the shards of CLIP_benchmark.
+    """
+    for key, parts in _samples(shard):
+        _add(assembly, shard, key, parts, split=split, captions_by_line=captions_by_line)
 
 
 def _samples(shard: Path) -> Iterator[tuple[str, dict[str, object]]]:
@@ -98,8 +111,12 @@ def _text(tar: tarfile.TarFile, member: tarfile.TarInfo, shard: Path) -> str:
         refuse(At(shard), f"{member.name} is not UTF-8; save it as UTF-8")
 
 
-def _add(assembly: Assembly, shard: Path, key: str, parts: dict[str, object]) -> None:
+def _add(
+    assembly: Assembly, shard: Path, key: str, parts: dict[str, object], *, split: str | None, captions_by_line: bool
+) -> None:
     at, captions = At(shard), _captions(shard, key, parts)
+    if captions_by_line:
+        captions = [line.strip() for caption in captions for line in caption.splitlines() if line.strip()]
     if "image" not in parts:
         assembly.notes.add(at, "a caption without an image; skipped")
         return
@@ -108,8 +125,7 @@ def _add(assembly: Assembly, shard: Path, key: str, parts: dict[str, object]) ->
     if not captions:
         assembly.notes.add(at, "an image without a caption; skipped")
         return
-    part = shard.stem.rpartition("-")[0] if shard.stem.rpartition("-")[2].isdigit() else ""
-    assembly.image(key, at, split=part if part in ("train", "val", "dev", "test") else None, value=parts["image"])
+    assembly.image(key, at, split=split, value=parts["image"])
     for number, text in enumerate(captions):
         assembly.text(f"{key}#{number}", text, key, at)
 

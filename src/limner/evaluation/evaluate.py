@@ -128,6 +128,7 @@ def evaluate(
     settings = _settings(options, {f"{view} {d}": j for (view, d), j in judged.items()}, sources)
     settings |= _judged_pools(requested, truth, sources)
     settings |= {} if model_commit is None else {"model": model_commit}
+    settings |= {"data": truth.origin} if truth.origin else {}
     if labels is None:
         progress.step("describing the results")
         return with_cut_queries(Report(name, truth.name, tuple(results), top, settings, tuple(notes)), truth, cut)
