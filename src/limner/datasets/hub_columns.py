@@ -68,9 +68,13 @@ class HubColumns:
 
 
 def hub_columns(
-    names: Sequence[str], *, images: Sequence[str], texts: Iterable[str], chosen_columns: Mapping[str, str] | None = None,
+    names: Sequence[str],
+    *,
+    images: Sequence[str],
+    texts: Iterable[str],
     place: str,
-) -> HubColumns:  # fmt: skip
+    chosen_columns: Mapping[str, str] | None = None,
+) -> HubColumns:
     """Finds the columns of a table by their types and names.
 
     Args:
