@@ -124,8 +124,8 @@ def test_the_stored_embeddings_are_those_of_the_sentences():
     model = offline_model.OfflineModel(threads=1)
     rows = [0, 207, 805]
     classes = offline_model.image_classes()
-    again = offline_model.class_embeddings(model.sentences, [classes[row] for row in rows])
-    np.testing.assert_allclose(model.classes[rows], again, atol=0.02)
+    reencoded = offline_model.class_embeddings(model.sentences, [classes[row] for row in rows])
+    np.testing.assert_allclose(model.classes[rows], reencoded, atol=0.02)
     assert model.classes.shape == (1000, model.dim)
 
 

