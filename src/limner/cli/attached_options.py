@@ -39,7 +39,7 @@ COMMAND_OPTIONS = {
     "plan": ("seconds",),
     "pool": ("features", "keep", "min_bleu", "strategy", "retrain"),
     "probe": ("images", "corpus", "train_on", "cases", "seed"),
-    "report": ("figure", "width"),
+    "report": ("figure", "width", "dataset", "task", "measure", "view"),
     "rerank": ("features", "keep_rest", "weight"),
     "search": ("features", "bank", "version"),
     "serve": ("features",),

@@ -26,19 +26,23 @@ from limner.cli.options import (
 )
 
 OTHERS = "several reports"
+TABLES = (".csv", ".json", ".md", ".tex", ".txt")
 FOR = {
     "--collection": "it is for an .html page",
     "--slices": "it is for an .html page",
     "--baseline": "it is for an .html page",
     "--estimate": "it is for an .html page",
-    OTHERS: "they are for an .html page or a figure (.pdf .svg .png)",
+    OTHERS: "they are for an .html page, a table or a figure (.pdf .svg .png)",
     "-O figure": "it is for a figure (.pdf .svg .png)",
     "-O width": "it is for a figure (.pdf .svg .png)",
 }
 
 Output = Annotated[
     Path,
-    out_word("A page (.html), table (.md .tex .csv .txt .json), figure (.pdf .svg .png), or README.md: a model card."),
+    out_word(
+        "A page (.html), table (.md .tex .csv .txt .json), figure (.pdf .svg .png), README.md: a model card, or "
+        ".eval_results/NAME.yaml."
+    ),
 ]
 SlicedBy = Annotated[
     list[str] | None,
@@ -48,6 +52,8 @@ Estimate = Annotated[
     str | None,
     word("With several reports: answers to a plan, for differences under complete judgements.", metavar="STORE"),
 ]
+HUB_OPTIONS = ("dataset", "task", "measure", "view")
+"""What -O takes for a result of the hub."""
 CARD = "README.md"
 """A model card, to whose metadata the results are added."""
 
@@ -56,7 +62,8 @@ def report(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="REPORT...", help="What 'limner evaluate -o FILE.json' wrote; others are compared (html, figures)."
+            metavar="REPORT...",
+            help="What 'limner evaluate -o FILE.json' wrote; others are compared (html, figures) or rows of a table.",
         ),
     ],
     out: Output = Path("report.html"),
@@ -71,7 +78,9 @@ def report(
 ) -> None:
     """Write one self-contained page, a LaTeX, Markdown or CSV table, or a figure for a paper from a saved report.
 
-    A figure is -O figure=recall (the default), measures or hubs, of -O width=column (the default), page, or inches.
+    A figure is -O figure=recall (the default), measures or hubs, of -O width=column (the default), page, or inches. A
+    table of several reports has a row for each. A result for the hub (.yaml) needs the benchmark's data set and task:
+    -O dataset=OWNER/NAME -O task=NAME -O measure='t2i R@1'.
 
     Examples:
       $ limner report ours.json -o ours.html
@@ -79,20 +88,27 @@ def report(
       $ limner report ours.json --collection flickr8k:DIR --slices length --slices words -o ours.html
       $ limner report ours.json baseline.json --estimate work.db -o ours.html
       $ limner report ours.json -o table.tex
+      $ limner report ours.json baseline.json -o table.tex
       $ limner report ours.json baseline.json -o recall.pdf
       $ limner report ours.json -o measures.svg -O figure=measures -O width=page
       $ limner report ours.json -o README.md
     """
     from limner.evaluation.comparison import compare
     from limner.evaluation.reports.report import Report, load_reports
+    from limner.evaluation.reports.system_table import system_table
 
     file, *other_files = files
     if out.name == CARD:
         _refuse_others(out, other_files)
-        _add_to_card(file, out, as_json=as_json)
-        return
-    refuse_report_ending([out])
+        return _add_to_card(file, out, as_json=as_json)
     figure_options, loader = command_options(option, "report")
+    hub_options = {name: str(figure_options.pop(name)) for name in HUB_OPTIONS if name in figure_options}
+    if out.suffix.lower() in (".yaml", ".yml"):
+        _refuse_others(out, other_files)
+        return _add_to_results(file, out, hub_options, as_json=as_json)
+    if hub_options:
+        raise typer.BadParameter(f"-O {' and '.join(hub_options)}: for a result of the hub, -o .eval_results/NAME.yaml")
+    refuse_report_ending([out])
     page_options = {
         "--collection": collection,
         OTHERS: other_files,
@@ -106,6 +122,9 @@ def report(
     if estimate is not None and not other_files:
         raise typer.BadParameter("--estimate compares systems: give several reports")
     main_report = Report.load(file)
+    if other_files and out.suffix.lower() in TABLES:
+        system_table(load_reports(files)).save(out)
+        return answer(f"wrote {out}", {"wrote": str(out), "bytes": out.stat().st_size}, as_json=as_json)
     options: dict[str, Any] = {"other_reports": load_reports(other_files)} if other_files else {}
     if baseline is not None:
         options["baseline"] = Report.load(baseline)
@@ -123,6 +142,19 @@ def report(
     answer(f"wrote {out}", {"wrote": str(out), "bytes": out.stat().st_size}, as_json=as_json)
     if show:
         typer.launch(out.resolve().as_uri())
+    return None
+
+
+def _add_to_results(file: Path, out: Path, options: dict[str, str], *, as_json: bool) -> None:
+    """Writes one number into a file of evaluation results of the hub."""
+    from limner.evaluation.boards.eval_results import write_eval_result
+    from limner.evaluation.reports.report import Report
+
+    missing = [name for name in HUB_OPTIONS if name not in options and name != "view"]
+    if missing:
+        raise typer.BadParameter(f"{out} needs -O {' and -O '.join(f'{name}=...' for name in missing)}: see --help")
+    write_eval_result(Report.load(file), out, **options)
+    answer(f"wrote {out}", {"wrote": str(out)}, as_json=as_json)
 
 
 def _add_to_card(file: Path, card: Path, *, as_json: bool) -> None:
@@ -142,13 +174,13 @@ def _refuse_others(out: Path, others: list[Path]) -> None:
 def _refuse_ignored(out: Path, option_names: list[str]) -> None:
     """Refuses options that do not apply to a file of this kind."""
     ending = out.suffix.lower()
-    for_page, for_figures = ending == ".html", ending in FIGURES
+    for_page, for_figures, for_tables = ending == ".html", ending in FIGURES, ending in TABLES
     fits = {
         "--collection": for_page,
         "--slices": for_page,
         "--baseline": for_page,
         "--estimate": for_page,
-        OTHERS: for_page or for_figures,
+        OTHERS: for_page or for_figures or for_tables,
     }
     ignored = [name for name in option_names if not fits.get(name, for_figures)]
     if ignored:

@@ -11,6 +11,7 @@ from limner.cli.attached_options import COMMAND_OPTIONS
 from limner.cli.commands.compare.board import board
 from limner.cli.commands.compare.differences import differences
 from limner.cli.commands.compare.ranks import ranks
+from limner.cli.commands.compare.systems import systems
 from limner.cli.console import answer
 from limner.cli.errors import Status
 from limner.cli.options import (
@@ -30,6 +31,7 @@ VIEWS = {
     "differences": "test family allow_different samples seed level fail_if_worse estimate",
     "board": "qrels missing measures view direction queries clusters unit option level samples seed",
     "ranks": "measures",
+    "systems": "measures",
 }
 """What can be shown, and the options that it takes."""
 BESIDE = ("agreement", "published")
@@ -48,7 +50,7 @@ Show = Annotated[
     list[str] | None,
     word(
         "Besides differences: agreement (of measures), published (rank among papers). Or instead: board (confidence "
-        "sets of ranks), ranks (by measure). Repeatable.",
+        "sets of ranks), ranks (by measure), systems (a row each). Repeatable.",
         metavar="WHAT",
         show_default="differences",
     ),
@@ -115,7 +117,7 @@ def compare(
     context: typer.Context,
     results: Results,
     show: Show = None,
-    measures: Annotated[str | None, word("Only these, such as 'R@1 nDCG@10(linear)' (board, ranks).")] = None,
+    measures: Annotated[str | None, word("Only these, such as 'R@1 nDCG@10(linear)' (board, ranks, systems).")] = None,
     level: Level = 0.95,
     samples: Samples = None,
     seed: Annotated[int, word("Random seed.", metavar="N", min=0)] = 0,
@@ -152,6 +154,7 @@ def compare(
       $ limner compare table.csv --show board --queries coco-5k=25000
       $ limner compare a.run b.run --show board --qrels pairs.qrels
       $ limner compare published:mean --show ranks -o ranks.svg
+      $ limner compare a.json b.json --show systems --measures 'R@1 R@10' -o table.tex
     """
     shown_view = _view(show or [])
     _refuse_unused(shown_view, chosen_options(context))
@@ -160,6 +163,8 @@ def compare(
         return answer(*ranks(results, measures=_columns(measures), files=files), as_json=as_json)
     own = named_options(option, COMMAND_OPTIONS["compare"], of="compare")
     unit, groups = text_option(own, "unit"), text_option(own, "groups")
+    if shown_view == "systems":
+        return answer(*systems(results, measures=measures, files=files), as_json=as_json)
     if shown_view == "board":
         leaderboard = board(
             results, files=files, qrels=qrels, groups=groups, queries=queries, clusters=clusters,
@@ -180,7 +185,7 @@ def compare(
 
 
 def _view(show: list[str]) -> str:
-    """What is shown: differences, a board or ranks."""
+    """What is shown: differences, a board, ranks or systems."""
     for name in show:
         if name not in (*VIEWS, *BESIDE):
             raise UnknownName("comparison", name, (*VIEWS, *BESIDE))
