@@ -35,12 +35,13 @@ class Interrupted(LimnerError):
     """A connection ended before the whole file had arrived."""
 
 
-def downloaded(repository: Repository, paths: Sequence[str]) -> Path:
+def downloaded(repository: Repository, paths: Sequence[str], *, is_announced: bool = True) -> Path:
     """The folder of a repository in the cache, with these files; those that are not there are downloaded.
 
     Args:
         repository: What the hub has.
         paths: Paths of the files.
+        is_announced: Whether standard error says what is downloaded; not for a small file.
     """
     library: Any = needed("huggingface_hub", what="the hub")
     folder = cache_of(repository.name, kind=repository.kind)
@@ -52,7 +53,8 @@ def downloaded(repository: Repository, paths: Sequence[str]) -> Path:
         present = sum(_size(folder, file) for file in files)
         total = sum(file.size for file in files)
         _refuse_full_disk(folder, total - present)
-        with DownloadMeter(repository, len(files), total, present) as meter:
+        stream = sys.stderr if is_announced else None
+        with DownloadMeter(repository, len(files), total, present, stream) as meter:
             for file in sorted(files, key=lambda each: each.size):
                 _fetch(library, repository, folder, file, meter)
     names = [glob.escape(file.path) for file in chosen]
@@ -193,20 +195,18 @@ def _silent_bar(library: Any) -> type:
 
 
 class DownloadMeter:
-    """Says on standard error what is downloaded, and how far it is.
+    """Says what is downloaded, and how far it is.
 
     Args:
         repository: What it is downloaded from.
         files: The number of files.
         total: Their size in bytes.
         present: What of it an earlier run has downloaded.
-        stream: Where it is written; standard error by default.
+        stream: Where it is written; None for nowhere.
     """
 
-    def __init__(
-        self, repository: Repository, files: int, total: int, present: int = 0, stream: TextIO | None = None
-    ) -> None:
-        self.stream = sys.stderr if stream is None else stream
+    def __init__(self, repository: Repository, files: int, total: int, present: int, stream: TextIO | None) -> None:
+        self.stream = stream
         self.total, self.done, self.start = total, present, present
         self.began = self.written = time.monotonic()
         rest = f", of which {megabytes(present)} are here" if present else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +23,7 @@ TEXTS = (
 )  # fmt: skip
 """Types of models of transformers that read texts alone."""
 _ITM = ("BlipForImageTextRetrieval", "Blip2ForImageTextRetrieval")
-_WEIGHTS = (".safetensors", ".bin")
+_WEIGHTS = re.compile(r"(.*/)?(\S+\.safetensors|(open_clip_)?pytorch_model(-\d+-of-\d+)?\.bin)")
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def adapter_of(paths: Collection[str], read: Read, *, model: str) -> Adapter:
     'siglip'
     """
     files = set(paths)
-    has_weights = any(path.endswith(_WEIGHTS) for path in files)
+    has_weights = any(_WEIGHTS.fullmatch(path) for path in files)
     has_networks = any(path.endswith(".onnx") for path in files)
     config = _json(read, "config.json") if "config.json" in files else {}
     if "adapter_config.json" in files and "modules.json" not in files:

@@ -92,7 +92,7 @@ class HubModel:
         """The content of a small JSON file of the repository, fetched if it is not in the cache."""
         folder = self.cached
         if folder is None or not (folder / path).is_file():
-            folder = self._fetched(self.repository(), [path], [])
+            folder = self._fetched(self.repository(), [path], is_announced=False)
         return read_json(folder / path, what="file of a model")
 
     def repository(self) -> Repository:
@@ -140,11 +140,14 @@ class HubModel:
             if folder is not None and not absent:  # another program fetched it, and the hub does not answer now
                 return folder
             raise
-        return self._fetched(there, needed_files(there.paths, layout, variant=variant, model=self.name), absent)
+        paths = needed_files(there.paths, layout, variant=variant, model=self.name)
+        return self._fetched(there, paths, missing=absent)
 
-    def _fetched(self, there: Repository, paths: Sequence[str], missing: Sequence[str]) -> Path:
+    def _fetched(
+        self, there: Repository, paths: Sequence[str], *, missing: Sequence[str] = (), is_announced: bool = True
+    ) -> Path:
         try:
-            folder = downloaded(there, paths)
+            folder = downloaded(there, paths, is_announced=is_announced)
             _remember(folder, there)
         except LimnerError:
             raise

@@ -16,6 +16,7 @@ from limner.core.progress import SILENT, Progress, ProgressLike, progress_for
 from limner.core.ranking import Ranking
 from limner.encoders.cache import Cached, remembering
 from limner.encoders.contract import encoded, gives_sets, scores_of_model
+from limner.encoders.named_models import commit_name
 from limner.evaluation.inputs import directions
 from limner.scores import Scores
 from limner.systems import SYSTEMS, load, train
@@ -57,6 +58,7 @@ class OpenSystem:
         training: The training items, if it was trained now.
         notes: Remarks.
         cut: The ids of texts of the collection that the model cuts, as far as it was asked for their scores.
+        commit: The name and the commit of the model of the hub that it is or uses; None for another one.
     """
 
     name: str
@@ -66,6 +68,7 @@ class OpenSystem:
     training: Collection | None = None
     notes: tuple[str, ...] = ()
     cut: frozenset[str] = frozenset()
+    commit: str | None = None
 
     @property
     def scores(self) -> Scores:
@@ -172,6 +175,11 @@ class SystemSpec:
         return self.kind == MODEL and accepts(getattr(self.model(), "scores", None), "features")
 
     @property
+    def commit(self) -> str | None:
+        """The name and the commit of the model of the hub that it is or uses; None for another one."""
+        return next(filter(None, map(commit_name, (self.origin, *self.options.values()))), None)
+
+    @property
     def _trainer(self) -> Callable[..., object]:
         return SYSTEMS.find(SYSTEMS.parsed(self.origin)[0])
 
@@ -206,7 +214,7 @@ class SystemSpec:
             scores = scores_of_model(scorer, parts.evaluated, features=features, progress=progress)
         training = parts.training if self.is_trained_now else None
         notes, cut = (*parts.notes, *self.notes), cut_ids(parts.evaluated.texts)
-        return OpenSystem(self.name, scores, parts.evaluated, model, training, notes, cut)
+        return OpenSystem(self.name, scores, parts.evaluated, model, training, notes, cut, self.commit)
 
     def trained(self, parts: Division, *, features: object = None, stage: Stage = quiet) -> Any:
         """The model: trained now on the training items of a divided collection, or the one there is.

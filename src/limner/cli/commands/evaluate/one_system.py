@@ -164,8 +164,6 @@ def _opened(
     spec: str | None, options: SystemOptions, per_image: int | None, split: str | None, loaded: Callable[[], Collection]
 ) -> _Opened:
     """A system and the items or judgements to measure it against."""
-    from limner.encoders.named_models import commit_name
-
     if per_image is not None:
         full_collection = options.collection_in_order(per_image)
         source = options.open_on(full_collection, full_collection).source
@@ -175,7 +173,7 @@ def _opened(
     full_collection = loaded()
     opened = options.open(full_collection, split)
     dev = partial(_on, options, full_collection)
-    return _Opened(opened.source, opened.collection, opened.notes, dev, opened.cut, commit_name(opened.model))
+    return _Opened(opened.source, opened.collection, opened.notes, dev, opened.cut, opened.commit)
 
 
 def _parts(report: Report, truth: Any, fields: list[str]) -> list[Breakdown]:
