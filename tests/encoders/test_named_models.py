@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import re
+import shutil
+import signal
+import subprocess
 import sys
+import time
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import limner
 from limner.cli import app
 from limner.core import hub_downloads
-from limner.encoders.named_models import named_model
+from limner.core.errors import LimnerError, MissingExtra
+from limner.encoders import encoder
+from limner.encoders.adapters import adapter_of
+from limner.encoders.named_models import named_model, with_revision
+from limner.match import scorer
+from limner.systems.opening import find_system
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
+safetensors_torch = pytest.importorskip("safetensors.torch")
 sys.path.insert(0, str(Path(__file__).parent))
 
 import repositories  # noqa: E402
+import tiny  # noqa: E402
 
 import loopback_hub  # noqa: E402
 
@@ -156,3 +173,319 @@ def test_a_name_is_enough(layout, operators, made, hub, monkeypatch):
     off(monkeypatch)
     again = evaluated("--model", row.name)
     assert again["results"] == report["results"] and not hub.fetched
+
+
+# --- names and adapters -----------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_read_as_its_repository_is(made, hub):
+    folder = made("SigLIP 2")
+    hub.models["somebody/model"] = folder
+    expected = encoder("siglip", model=folder, device="cpu").encode(["a dog"])
+    names = (str(folder), "somebody/model", "hf-hub:somebody/model", "somebody/model@main", "hf:somebody/model")
+    for name in (*names, "somebody/model(device=cpu)"):
+        np.testing.assert_array_equal(encoder(name, device="cpu").encode(["a dog"]), expected)
+
+
+@pytest.mark.parametrize(
+    ("config", "adapter"),
+    [
+        ({"model_type": "clip"}, "clip"), ({"model_type": "altclip"}, "clip"), ({"model_type": "chinese_clip"}, "clip"),
+        ({"model_type": "siglip2"}, "siglip"), ({"model_type": "colqwen2"}, "multi-vector"),
+        ({"model_type": "blip", "architectures": ["BlipForImageTextRetrieval"]}, "blip-itm"),
+        ({"model_type": "blip-2", "architectures": ["Blip2ForImageTextRetrieval"]}, "blip-itm"),
+        ({"model_type": "bert", "architectures": ["BertForSequenceClassification"], "id2label": {"0": "x"}},
+         "cross-encoder"),
+        ({"architecture": "resnet10t", "pretrained_cfg": {}}, "timm"),
+    ],
+)  # fmt: skip
+def test_adapters_by_config(config, adapter):
+    assert adapter_of(["config.json", "model.safetensors"], lambda _: config, model="a/b").name == adapter
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            {"model_type": "bert"},
+            r"name the adapter: 'transformers\(model=a/b, pooling=mean\)' or 'transformers\(.*first",
+        ),
+        ({"model_type": "blip", "architectures": ["BlipForConditionalGeneration"]}, "no head for image-text matching"),
+        ({"model_type": "vit", "architectures": ["ViTModel"]}, r"type 'vit' \(ViTModel\): .*name the adapter: 'clip\("),
+        ({}, "no model whose files tell its type.*name the adapter: 'clip"),
+    ],
+)
+def test_what_cannot_be_told_is_asked_for(config, message):
+    with pytest.raises(LimnerError, match=message):
+        adapter_of(["config.json", "model.safetensors"], lambda _: config, model="a/b")
+
+
+def test_an_adapter_of_another_model_says_so():
+    config = {"base_model_name_or_path": "vidore/colpaligemma-3b-pt-448-base"}
+    with pytest.raises(LimnerError, match="is an adapter of vidore/colpaligemma.*on the hub as vidore/colpali-v1.2-hf"):
+        adapter_of(["adapter_config.json", "adapter_model.safetensors"], lambda _: config, model="vidore/colpali-v1.2")
+
+
+@pytest.mark.parametrize(("pooling", "option"), [("mean_tokens", "mean"), ("cls_token", "first")])
+def test_the_pooling_of_an_export_is_that_of_the_model(pooling, option):
+    files = {"config.json": {"model_type": "bert"}, "1_Pooling/config.json": {f"pooling_mode_{pooling}": True}}
+    adapter = adapter_of([*files, "onnx/model.onnx"], files.__getitem__, model="a/b")
+    assert (adapter.name, adapter.options) == ("onnx-sentences", {"pooling": option})
+    with pytest.raises(LimnerError, match="name the adapter: 'onnx-sentences.model=a/b, pooling=mean"):
+        adapter_of(["config.json", "onnx/model.onnx"], files.__getitem__, model="a/b")
+
+
+def test_without_torch_the_export_is_read(monkeypatch):
+    files = ["config.json", "model.safetensors", "onnx/text_model.onnx", "onnx/vision_model.onnx"]
+    assert adapter_of(files, lambda _: {"model_type": "clip"}, model="a/b").name == "clip"
+    monkeypatch.setattr("limner.encoders.adapters.missing", lambda module: module)
+    assert adapter_of(files, lambda _: {"model_type": "clip"}, model="a/b").name == "onnx-clip"
+
+
+def test_tags_of_open_clip_without_it(monkeypatch):
+    monkeypatch.setattr("limner.encoders.named_models._architectures", lambda: ())
+    monkeypatch.setattr("limner.encoders.named_models.missing", lambda module: module)
+    for name in ("ViT-B-32", "ViT-B-32/laion2b_s34b_b79k", "convnext_base_w/laion2b_s13b_b82k"):
+        with pytest.raises(MissingExtra, match=r"open_clip model .*pip install 'limner\[models\]'"):
+            find_system(name)
+
+
+@pytest.fixture
+def tagged(monkeypatch):
+    """NOT open_clip: a module of that name that lists an architecture and two tags."""
+    library = types.ModuleType("open_clip")
+    library.list_pretrained_tags_by_model = lambda name: ["openai", "laion2b_s34b_b79k"]
+    monkeypatch.setitem(sys.modules, "open_clip", library)
+    monkeypatch.setattr("limner.encoders.named_models.missing", lambda module: None)
+    monkeypatch.setattr("limner.encoders.named_models._architectures", lambda: {"ViT-B-32"})
+
+
+def test_tags_of_open_clip(tagged):
+    model = named_model("ViT-B-32/openai(device=cpu)")
+    assert model.adapter.name == "open-clip" and not model.adapter.notes
+    assert model.settings == {"model": "ViT-B-32", "weights": "openai", "device": "cpu"}
+    untagged = named_model("ViT-B-32")
+    assert (
+        untagged.settings["weights"] == "laion2b_s34b_b79k"
+        and "ViT-B-32/laion2b_s34b_b79k" in untagged.adapter.notes[0]
+    )
+
+
+def test_a_short_name_suggests_the_whole_one():
+    with pytest.raises(LimnerError, match="did you mean 'openai/clip-vit-base-patch32'"):
+        find_system("clip-vit-base-patch32")
+
+
+# --- revisions --------------------------------------------------------------------------------------------------
+
+
+def test_revisions(made, hub, tmp_path):
+    changed = tmp_path / "changed"
+    shutil.copytree(made("SigLIP 2"), changed)
+    weights = safetensors_torch.load_file(changed / "model.safetensors")
+    doubled = {name: value * 2 for name, value in weights.items()}
+    safetensors_torch.save_file(doubled, changed / "model.safetensors", metadata={"format": "pt"})
+    hub.models["somebody/model"] = {"main": made("SigLIP 2"), "v2": changed}
+    expected = encoder("siglip", model=changed, device="cpu").encode(["a dog"])
+    for revision in ("v2", hub.commit("somebody/model", "v2")):
+        np.testing.assert_array_equal(encoder(f"somebody/model@{revision}", device="cpu").encode(["a dog"]), expected)
+    by_option = evaluated("--model", "somebody/model", "--revision", "v2")["settings"]["model"]
+    assert by_option == f"somebody/model@{hub.commit('somebody/model', 'v2')}"
+    assert (
+        evaluated("--model", "somebody/model")["settings"]["model"] == f"somebody/model@{hub.commit('somebody/model')}"
+    )
+    with pytest.raises(LimnerError, match=r"has no revision 'v3' of it \(404\)"):
+        encoder("somebody/model@v3")
+    with pytest.raises(LimnerError, match="revision 'v1' with clip/: expected the name of a model on the hub"):
+        with_revision("clip/", "v1")
+    run = CliRunner().invoke(app, ["evaluate", "scenes", "--revision", "v2", "--model", "somebody/model"])
+    assert run.exit_code == 3 and "--revision without a --model before it" in run.output
+
+
+def test_a_model_does_not_change_by_itself(made, hub, tmp_path):
+    """What is in the cache is used, until another revision is named."""
+    folder = tmp_path / "repository"
+    shutil.copytree(made("SigLIP 2"), folder)
+    hub.models["somebody/model"] = folder
+    first = hub.commit("somebody/model")
+    encoder("somebody/model", device="cpu")
+    (folder / "README.md").write_text("changed")
+    assert evaluated("--model", "somebody/model")["settings"]["model"] == f"somebody/model@{first}"
+
+
+def test_an_index_names_the_commit(made, hub, tmp_path, monkeypatch):
+    pytest.importorskip("lancedb")
+    hub.models["somebody/model"] = made("SigLIP 2")
+    words = ["index", str(tmp_path / "i"), "scenes", "-O", "images=20", "--model", "somebody/model", "--json"]
+    run = CliRunner().invoke(app, words)
+    assert run.exit_code == 0, run.output
+    assert json.loads(run.stdout)["system"] == f"somebody/model@{hub.commit('somebody/model')}"
+    off(monkeypatch)
+    search = CliRunner().invoke(app, ["search", str(tmp_path / "i"), "a red square", "--json"])
+    assert search.exit_code == 0, search.output
+
+
+# --- fetching ---------------------------------------------------------------------------------------------------
+
+
+def test_another_variant_of_an_export(made, hub, capsys):
+    hub.models["somebody/model"] = made("ONNX of transformers.js")
+    spec = find_system("somebody/model")
+    assert (
+        "the variant 'quantized' is used (variant=...: bnb4, fp16, full, int8, q4, quantized, uint8)" in spec.notes[0]
+    )
+    encoder("somebody/model", variant="fp16")
+    networks = [name for name in hub.fetched if name.endswith(".onnx")]
+    assert {name.partition("model_")[2] for name in networks} == {"quantized.onnx", "fp16.onnx"} and len(networks) == 4
+    assert encoder("somebody/model").fingerprint == spec.origin.fingerprint  # other variants beside it change nothing
+    with pytest.raises(LimnerError, match="unknown variant 'q8'.*did you mean 'q4'"):
+        encoder("somebody/model", variant="q8")
+
+
+def test_the_size_is_said_before(made, hub, capsys):
+    hub.models["somebody/model"] = made("SigLIP 2")
+    encoder("somebody/model", device="cpu")
+    printed = capsys.readouterr().err
+    assert re.search(
+        r"^downloading [\d.]+ kB from somebody/model \(4 files, commit [0-9a-f]{12}\)$", printed, re.MULTILINE
+    )
+    encoder("somebody/model", device="cpu")
+    assert "downloading" not in capsys.readouterr().err
+
+
+def test_an_incomplete_snapshot_of_another_program_is_completed(made, hub):
+    """The config alone would say that it is a bare BERT: the list of modules is not there yet."""
+    import huggingface_hub
+
+    hub.models["somebody/model"] = made("sentence encoder")
+    huggingface_hub.snapshot_download("somebody/model", allow_patterns=["config.json", "*.safetensors", "tokenizer*"])
+    assert named_model("somebody/model").adapter.name == "sentence-transformers"
+    assert encoder("somebody/model", device="cpu").encode(["a dog"]).shape == (1, 32)
+
+
+def test_a_connection_that_breaks_off_is_continued(made, hub):
+    hub.models["somebody/model"] = made("SigLIP 2")
+    hub.breaks, hub.break_after = 3, 4_000
+    encoder("somebody/model", device="cpu")
+    pieces = [start for name, start in zip(hub.fetched, hub.starts, strict=True) if name == "model.safetensors"]
+    assert (
+        len(hub.fetched) == len(LAYOUTS["SigLIP 2"].files) + 3 and pieces == sorted(pieces) and len(set(hub.starts)) > 1
+    )
+
+
+def test_a_download_that_breaks_off_for_good_is_continued_by_the_next_run(made, hub, capsys, monkeypatch):
+    hub.models["somebody/model"] = made("SigLIP 2")
+    monkeypatch.setattr(hub_downloads, "TRIES", 1)
+    hub.breaks, hub.break_after = 1, 4_000
+    with pytest.raises(LimnerError, match="connection to its hub broke off. Try again: what was downloaded is kept"):
+        encoder("somebody/model", device="cpu")
+    assert "of which" not in capsys.readouterr().err
+    encoder("somebody/model", device="cpu")
+    assert "of which" in capsys.readouterr().err and max(hub.starts) == 4_000
+
+
+def test_a_damaged_part_is_not_used(made, hub, tmp_path):
+    hub.models["somebody/model"] = made("SigLIP 2")
+    named_model("somebody/model")
+    blobs = tmp_path / "cache" / "models--somebody--model" / "blobs"
+    digest = hashlib.sha256((made("SigLIP 2") / "model.safetensors").read_bytes()).hexdigest()
+    (blobs / f"{digest}.incomplete").write_bytes(b"of another file")
+    with pytest.raises(LimnerError, match="model.safetensors of somebody/model arrived damaged, and was deleted"):
+        encoder("somebody/model", device="cpu")
+    assert encoder("somebody/model", device="cpu").encode(["a dog"]).shape[0] == 1
+
+
+def test_weights_that_are_code_are_refused_by_name(hub, tmp_path):
+    folder = repositories.clip_bin(tmp_path / "model")
+    content = torch.load(folder / "pytorch_model.bin", weights_only=True)
+    torch.save({**content, "more": Path("x")}, folder / "pytorch_model.bin")
+    hub.models["somebody/model"] = folder
+    with pytest.raises(LimnerError, match=r"pytorch_model.bin holds more than tensors, or is damaged"):
+        encoder("somebody/model")
+
+
+def test_a_killed_download_is_continued(hub, tmp_path):
+    """In another process, which is interrupted as by Ctrl-C in the middle of the weights."""
+    folder = tiny.clip(tmp_path / "model")
+    weights = safetensors_torch.load_file(folder / "model.safetensors")
+    more = {**weights, "unused": torch.zeros(500_000)}
+    safetensors_torch.save_file(more, folder / "model.safetensors", metadata={"format": "pt"})
+    hub.models["somebody/model"], hub.rate = folder, 1_000_000
+    code = "from limner.encoders.hub import HubModel; print(HubModel.named('somebody/model').folder())"
+    environment = hub.environment(tmp_path / "home", PYTHONPATH=os.pathsep.join(sys.path))
+    words = [sys.executable, "-c", code]
+    for how in (signal.SIGINT, signal.SIGKILL):
+        with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as process:
+            blobs, before = tmp_path / "home" / "hf" / "hub", len(hub.fetched)
+            while "model.safetensors" not in hub.fetched[before:] or not _has_arrived(blobs, 200_000):
+                assert process.poll() is None, process.stderr.read()
+                time.sleep(0.02)
+            process.send_signal(how)
+            process.wait(30)
+    hub.rate = None
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    starts = [start for name, start in zip(hub.fetched, hub.starts, strict=True) if name == "model.safetensors"]
+    assert len(starts) == 3 and starts[0] == 0 < starts[1] <= starts[2] and "of which" in done.stderr
+    assert Path(done.stdout.strip(), "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+
+
+def _has_arrived(place: Path, size: int) -> bool:
+    return sum(file.stat().st_size for file in place.rglob("*.incomplete")) >= size
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------
+
+
+def test_a_missing_model_suggests_others(made, hub):
+    hub.models["somebody/clip-tiny"] = made("SigLIP 2")
+    with pytest.raises(
+        LimnerError, match=r"no such model \(401\)\. Check the name \(did you mean 'somebody/clip-tiny'\?\)"
+    ):
+        find_system("somebdy/clip-tiny")
+    with pytest.raises(LimnerError, match=r"did you mean 'openai/clip-vit-base-patch32'"):
+        find_system("openai/clip-vit-bas-patch32")
+
+
+def test_a_gated_model_says_how_to_log_in(made, hub, monkeypatch):
+    hub.models["somebody/closed"] = made("SigLIP 2")
+    hub.gated.add("somebody/closed")
+    run = CliRunner().invoke(app, ["evaluate", "scenes", "-O", "images=30", "--model", "somebody/closed"])
+    message = " ".join(run.output.split())
+    assert run.exit_code == 3 and f"accepted its terms. Accept them at {hub.address}/somebody/closed, then" in message
+    assert "log in with 'hf auth login', or set HF_TOKEN" in message
+    monkeypatch.setenv("HF_TOKEN", loopback_hub.TOKEN)
+    assert evaluated("--model", "somebody/closed")["results"]
+
+
+def test_a_full_disk_is_refused_before(made, hub, monkeypatch):
+    hub.models["somebody/model"] = made("SigLIP 2")
+    named_model("somebody/model")
+    full = shutil.disk_usage("/")._replace(free=100)
+    monkeypatch.setattr(hub_downloads.shutil, "disk_usage", lambda _: full)
+    with pytest.raises(LimnerError, match=r"the disk of .*cache is full \([\d.]+ kB are needed, 100 bytes are free\)"):
+        encoder("somebody/model", device="cpu")
+    assert "model.safetensors" not in hub.fetched
+
+
+def test_no_network_says_what_to_do(hub, monkeypatch):
+    off(monkeypatch)
+    with pytest.raises(
+        LimnerError, match="is not on this machine and its hub cannot be reached. To work offline, give"
+    ):
+        find_system("somebody/model")
+
+
+def test_a_scorer_is_no_encoder_and_an_encoder_no_scorer(made, hub):
+    hub.models |= {"somebody/blip": made("BLIP"), "somebody/model": made("SigLIP 2")}
+    with pytest.raises(LimnerError, match=r"scores pairs, .*'blip-itm\(model=somebody/blip"):
+        encoder("somebody/blip")
+    with pytest.raises(LimnerError, match="read by 'siglip', which encodes items and scores no pairs"):
+        scorer("somebody/model")
+    world = limner.load("scenes", images=4)
+    assert np.isfinite(scorer("somebody/blip", device="cpu").scores(world).matrix()).all()
+
+
+def test_evaluate_takes_a_name(made, hub):
+    hub.models["somebody/model"] = made("SigLIP 2")
+    report = limner.evaluate("somebody/model", limner.load("scenes", images=10), measures="R@1")
+    assert report.settings["model"] == f"somebody/model@{hub.commit('somebody/model')}"

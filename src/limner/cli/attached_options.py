@@ -1,6 +1,7 @@
 """-O NAME=VALUE on the command line: an option of the model, correction, scorer or data set that is named before it.
 
-`--model clip -O model=DIR` becomes `--model clip(model=DIR)`. Options of the data set stay as they are.
+`--model clip -O model=DIR` becomes `--model clip(model=DIR)`, and `--model NAME --revision V` becomes `--model
+NAME(revision=V)`. Options of the data set stay as they are.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ REGISTRIES = {
     "SYSTEM": ("limner.systems:SYSTEMS",),
 }
 """Options and arguments that name a thing with options: where the things are."""
+REVISION = "--revision"
+"""The revision of the model on the hub that is named before it: in every command with a --model."""
 FURTHER = {"--correct": ("tune",), "--estimate": ("mode",)}
 """Options that the command line adds."""
 COLLECTIONS = ("COLLECTION", "ITEMS")
@@ -98,6 +101,11 @@ def attached(words: list[str], command: Any) -> list[str]:
         if word == "--":  # what follows are arguments, whatever they begin with
             return _named_with_options([*rewritten, *words[at - 1 :]], named)
         option, equals, value = _option_and_value(word)
+        if option == REVISION and REVISION not in by_name and "--model" in by_name:
+            if not equals:
+                value, at = " ".join(words[at : at + 1]), at + 1
+            _model_before(named).options.append(f"revision={value}")
+            continue
         if option not in by_name:
             rewritten.append(word)
             if not word.startswith("-") and arguments:
@@ -120,6 +128,14 @@ def attached(words: list[str], command: Any) -> list[str]:
         if option in REGISTRIES or option in FURTHER:
             named.append(Named(option, len(rewritten) - 1, value))
     return _named_with_options(rewritten, named)
+
+
+def _model_before(named: list[Named]) -> Named:
+    """The model that a --revision belongs to."""
+    for each in reversed(named):
+        if each.kind == "--model":
+            return each
+    raise LimnerError(f"{REVISION} without a --model before it: expected --model NAME {REVISION} BRANCH, TAG or COMMIT")
 
 
 def _named_with_options(words: list[str], named: list[Named]) -> list[str]:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from limner.systems.system_spec import OpenSystem, SystemSpec
 
 SYSTEM = (
-    "a saved model, a system or encoder of 'limner list', such as 'clip(model=DIR)', an index, a matrix of scores, or "
-    "module:thing."
+    "a model by name (openai/clip-vit-base-patch32), its folder, a name of 'limner list', such as 'clip(model=DIR)', "
+    "an index, a matrix of scores, or module:thing."
 )
 LISTED_IMAGES = 20
 """Images that do not open and are listed in a warning."""

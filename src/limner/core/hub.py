@@ -19,9 +19,14 @@ SECONDS = 10.0
 """How long the hub may take to begin an answer."""
 _LOG_IN = "log in with 'hf auth login', or set HF_TOKEN to a token of your account"
 _ELSEWHERE = "what was downloaded is kept, and the next run continues there"
+_OTHER_DISK = "Free some space, or set HF_HOME to a folder on another disk"
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _CLOSED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _UNREACHED = {"ConnectionError", "ConnectError", "NetworkError", "LocalEntryNotFoundError", "OfflineModeIsEnabled"}
+
+
+class NoSpace(OSError):
+    """A disk has less space than a download needs."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,13 @@ class Repository:
         return [file.path for file in self.files]
 
 
+def hub_library() -> Any:
+    """The hub's library with the submodules that limner uses, which it does not import by itself."""
+    for part in ("constants", "errors", "utils"):
+        needed(f"huggingface_hub.{part}", what="the hub")
+    return needed("huggingface_hub", what="the hub")
+
+
 def repository(name: str, *, revision: str | None = None, kind: str = "model") -> Repository:
     """Asks the hub for the commit of a repository and for its files; errors are those of the hub's library.
 
@@ -71,7 +83,7 @@ def repository(name: str, *, revision: str | None = None, kind: str = "model") -
         revision: A branch, a tag or a commit; "main" by default.
         kind: "model" or "dataset".
     """
-    library: Any = needed("huggingface_hub", what="the hub")
+    library = hub_library()
     ask = getattr(library.HfApi(), f"{kind}_info")
     about = ask(name, revision=revision, files_metadata=True, timeout=SECONDS)
     files = tuple(_file(each) for each in about.siblings or ())
@@ -130,8 +142,8 @@ def failure(error: BaseException | None, name: str, *, kind: str = "model", revi
     if status == 401 and _has_token():
         return "its hub does not accept your access token (401)", f"Renew the token: {_LOG_IN}"
     if "RepositoryNotFoundError" in kinds or status in (401, 404):
-        meant = " or ".join(map(repr, similar))
-        check = f"Check the name{f' (did you mean {meant}?)' if meant else ''}"
+        suggestions = " or ".join(map(repr, similar))
+        check = f"Check the name{f' (did you mean {suggestions}?)' if suggestions else ''}"
         return f"its hub has no such {noun} ({status})", f"{check}; if the {noun} is private, {_LOG_IN}"
     if status == 403:
         return "its hub refuses access to it (403)", f"Ask its owner for access at {page}, then {_LOG_IN}"
@@ -154,7 +166,8 @@ def _failure_here(chain: Sequence[BaseException], kinds: set[str], constants: An
     numbers = {getattr(each, "errno", None) for each in chain}
     cache = constants.HF_HUB_CACHE
     if numbers & _FULL:
-        return f"the disk of {cache} is full", "Free some space, or set HF_HOME to a folder on another disk"
+        sizes = next((str(each.strerror) for each in chain if isinstance(each, NoSpace)), "")
+        return f"the disk of {cache} is full{f' ({sizes})' if sizes else ''}", _OTHER_DISK
     if numbers & _CLOSED:
         return f"{cache} cannot be written", "Set HF_HOME to a folder in which you may write"
     if any("Timeout" in kind for kind in kinds):
@@ -173,24 +186,24 @@ def is_missing(error: BaseException) -> bool:
     return "RepositoryNotFoundError" in kinds and "GatedRepoError" not in kinds
 
 
-def similar_names(name: str, known: Iterable[str] = (), *, kind: str = "model") -> list[str]:
+def similar_names(name: str, well_known: Iterable[str] = (), *, kind: str = "model") -> list[str]:
     """Names that the user may have meant: those on the hub with the same last part, and known ones alike.
 
     Args:
         name: The name that is on no hub.
-        known: Further names, for a hub without a search.
+        well_known: Further names, for a hub without a search.
         kind: "model" or "dataset".
     """
-    library: Any = needed("huggingface_hub", what="the hub")
+    library = hub_library()
     last = name.rpartition("/")[2]
     try:
         listed = getattr(library.HfApi(), f"list_{kind}s")(search=last, limit=20)
         hub_names = [str(each.id) for each in listed]
     except Exception:  # the hub of a company may have no search; any library may be below
         hub_names = []
-    same = [each for each in hub_names if each.rpartition("/")[2].lower() == last.lower()]
-    near = difflib.get_close_matches(name, [*hub_names, *known], n=3, cutoff=0.7)
-    return list(dict.fromkeys(each for each in (*same, *near) if each != name))[:3]
+    namesakes = [each for each in hub_names if each.rpartition("/")[2].lower() == last.lower()]
+    close_names = difflib.get_close_matches(name, [*hub_names, *well_known], n=3, cutoff=0.7)
+    return list(dict.fromkeys(each for each in (*namesakes, *close_names) if each != name))[:3]
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from limner.core.errors import LimnerError
-from limner.core.extras import needed
-from limner.core.hub import HubFile, Repository, cache_of
+from limner.core.hub import HubFile, NoSpace, Repository, cache_of, hub_library
 
 TRIES, PAUSE = 5, 1.0
 """How often a connection may break off without any further byte, and the seconds before it is made again."""
@@ -43,7 +42,7 @@ def downloaded(repository: Repository, paths: Sequence[str], *, is_announced: bo
         paths: Paths of the files.
         is_announced: Whether standard error says what is downloaded; not for a small file.
     """
-    library: Any = needed("huggingface_hub", what="the hub")
+    library = hub_library()
     folder = cache_of(repository.name, kind=repository.kind)
     chosen = [file for file in repository.files if file.path in set(paths)]
     absent = {file.blob: file for file in chosen if file.blob and not (folder / "blobs" / file.blob).exists()}
@@ -82,7 +81,7 @@ def _part(folder: Path, file: HubFile) -> Path:
 def _refuse_full_disk(folder: Path, size: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < size:
-        raise OSError(errno.ENOSPC, f"{megabytes(size)} are needed, {megabytes(free)} are free", str(folder))
+        raise NoSpace(errno.ENOSPC, f"{megabytes(size)} are needed, {megabytes(free)} are free", str(folder))
 
 
 def _fetch(library: Any, repository: Repository, folder: Path, file: HubFile, meter: DownloadMeter) -> None:
@@ -172,10 +171,9 @@ def _is_intact(part: Path, file: HubFile) -> bool:
 @contextmanager
 def _lock(folder: Path, file: HubFile) -> Iterator[None]:
     """The lock of the hub's library on a file, so that two processes do not write it at the same time."""
-    utils: Any = needed("huggingface_hub.utils", what="the hub")
     place = folder.parent / ".locks" / folder.name / f"{file.blob}.lock"
     place.parent.mkdir(parents=True, exist_ok=True)
-    with utils.WeakFileLock(place):
+    with hub_library().utils.WeakFileLock(place):
         yield
 
 
@@ -209,19 +207,18 @@ class DownloadMeter:
         self.stream = stream
         self.total, self.done, self.start = total, present, present
         self.began = self.written = time.monotonic()
-        rest = f", of which {megabytes(present)} are here" if present else ""
+        arrived = f", of which {megabytes(present)} are here" if present else ""
         number = f"{files} file{'s' if files > 1 else ''}"
-        self._write(
-            f"downloading {megabytes(total)}{rest} from {repository.name} ({number}, commit {repository.commit[:12]})\n"
-        )
+        source = f"{repository.name} ({number}, commit {repository.commit[:12]})"
+        self._write(f"downloading {megabytes(total)}{arrived} from {source}\n")
 
     def add(self, size: int) -> None:
         """Counts further bytes."""
         self.done += size
-        now = time.monotonic()
+        moment = time.monotonic()
         is_terminal = self.stream is not None and self.stream.isatty()
-        if now - self.written >= (0.2 if is_terminal else EVERY):
-            self.written = now
+        if moment - self.written >= (0.2 if is_terminal else EVERY):
+            self.written = moment
             self._write(f"\r\x1b[K  {self.state}" if is_terminal else f"  {self.state}\n")
 
     @property

@@ -89,8 +89,8 @@ def _of_transformers(kind: str, config: Mapping[str, Any], model: str) -> Adapte
             f"{' or '.join(_ITM)}, such as Salesforce/blip-itm-base-coco"
         )
     if kind in TEXTS:
-        asked = [f"transformers(model={model}, pooling={pooling})" for pooling in ("mean", "first")]
-        raise _ask(model, f"a {kind} without modules.json, which would say how its states are pooled", asked)
+        candidates = [f"transformers(model={model}, pooling={pooling})" for pooling in ("mean", "first")]
+        raise _ask(model, f"a {kind} without modules.json, which would say how its states are pooled", candidates)
     raise _unknown(kind, classes, model)
 
 
@@ -136,8 +136,8 @@ def _of_networks(files: Collection[str], read: Read, config: Mapping[str, Any], 
         return Adapter("onnx-sentences", {"pooling": "mean"}, notes)
     if pooling.get("pooling_mode_cls_token") or pooling.get("pooling_mode") == "cls":
         return Adapter("onnx-sentences", {"pooling": "first"}, notes)
-    asked = [f"onnx-sentences(model={model}, pooling={each})" for each in ("mean", "first")]
-    raise _ask(model, "an ONNX export of a model of texts that does not say how its states are pooled", asked)
+    candidates = [f"onnx-sentences(model={model}, pooling={each})" for each in ("mean", "first")]
+    raise _ask(model, "an ONNX export of a model of texts that does not say how its states are pooled", candidates)
 
 
 def _labels(config: Mapping[str, Any]) -> int:
@@ -153,8 +153,8 @@ def _json(read: Read, path: str) -> dict[str, Any]:
 # --- what cannot be told ----------------------------------------------------------------------------------------
 
 
-def _ask(model: str, what: str, candidates: list[str]) -> LimnerError:
-    return LimnerError(f"{model} is {what}: name the adapter: {' or '.join(map(repr, candidates))}")
+def _ask(model: str, description: str, candidates: list[str]) -> LimnerError:
+    return LimnerError(f"{model} is {description}: name the adapter: {' or '.join(map(repr, candidates))}")
 
 
 def _adapter_message(config: Mapping[str, Any], model: str) -> str:

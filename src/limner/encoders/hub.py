@@ -15,7 +15,17 @@ from typing import Any
 from limner.core.errors import LimnerError
 from limner.core.extras import needed
 from limner.core.files import write_text
-from limner.core.hub import Repository, cache_of, commit_of, failure, is_missing, reachable, repository, similar_names
+from limner.core.hub import (
+    Repository,
+    cache_of,
+    commit_of,
+    failure,
+    hub_library,
+    is_missing,
+    reachable,
+    repository,
+    similar_names,
+)
 from limner.core.hub_downloads import downloaded
 from limner.core.paths import read_json
 from limner.encoders.known_models import KNOWN
@@ -51,12 +61,11 @@ class HubModel:
         """The model that "NAME", "NAME@REVISION" or "hf-hub:NAME" names."""
         plain = next((text.removeprefix(prefix) for prefix in PREFIXES if text.startswith(prefix)), text)
         name, at, revision = plain.partition("@")
-        utils, errors = (
-            needed(f"huggingface_hub.{part}", what=purpose or "a model of the hub") for part in ("utils", "errors")
-        )
+        needed("huggingface_hub", what=purpose or "a model of the hub")
+        hub = hub_library()
         try:
-            utils.validate_repo_id(name)
-        except errors.HFValidationError as error:
+            hub.utils.validate_repo_id(name)
+        except hub.errors.HFValidationError as error:
             raise LimnerError(f"model {text!r} is neither a folder nor a name on the hub: {error}") from error
         if at and not revision:
             raise LimnerError(f"model {text!r} ends with @: expected a branch, a tag or a commit after it")
@@ -124,8 +133,8 @@ class HubModel:
         folder = self.cached
         remembered = None if folder is None else _remembered(folder)
         if folder is not None and remembered is not None:
-            wanted = needed_files(remembered, layout, variant=variant, model=self.name)
-            absent = [path for path in wanted if not (folder / path).is_file()]
+            required = needed_files(remembered, layout, variant=variant, model=self.name)
+            absent = [path for path in required if not (folder / path).is_file()]
             if not absent:
                 return folder
         else:
@@ -135,20 +144,20 @@ class HubModel:
         if not reachable():
             raise LimnerError(self.refusal(None, missing=absent))
         try:
-            there = self.repository()
+            listing = self.repository()
         except LimnerError:
             if folder is not None and not absent:  # another program fetched it, and the hub does not answer now
                 return folder
             raise
-        paths = needed_files(there.paths, layout, variant=variant, model=self.name)
-        return self._fetched(there, paths, missing=absent)
+        paths = needed_files(listing.paths, layout, variant=variant, model=self.name)
+        return self._fetched(listing, paths, missing=absent)
 
     def _fetched(
-        self, there: Repository, paths: Sequence[str], *, missing: Sequence[str] = (), is_announced: bool = True
+        self, listing: Repository, paths: Sequence[str], *, missing: Sequence[str] = (), is_announced: bool = True
     ) -> Path:
         try:
-            folder = downloaded(there, paths, is_announced=is_announced)
-            _remember(folder, there)
+            folder = downloaded(listing, paths, is_announced=is_announced)
+            _remember(folder, listing)
         except LimnerError:
             raise
         except Exception as error:  # as above
@@ -191,11 +200,11 @@ def _memory(folder: Path) -> Path:
     return folder.parent.parent / f"limner-{folder.name}.json"
 
 
-def _remember(folder: Path, there: Repository) -> None:
+def _remember(folder: Path, listing: Repository) -> None:
     """Writes down what the repository has, beside its folder in the cache."""
     file = _memory(folder)
-    if there.commit == folder.name and not file.is_file():
-        write_text(file, json.dumps({"files": {each.path: each.size for each in there.files}}, indent=1))
+    if listing.commit == folder.name and not file.is_file():
+        write_text(file, json.dumps({"files": {each.path: each.size for each in listing.files}}, indent=1))
 
 
 def _remembered(folder: Path) -> list[str] | None:

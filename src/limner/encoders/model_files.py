@@ -72,9 +72,9 @@ def _weights(paths: Sequence[str], folder: str) -> list[str]:
         return [names[_WEIGHTS]]
     shards = [path for name, path in names.items() if _SHARD.fullmatch(name)]
     safe = [path for path in shards if path.endswith(".safetensors")]
-    others = [p for n, p in names.items() if n.endswith(".safetensors") and not n.startswith(("open_clip", "consol"))]
+    unusual = [p for n, p in names.items() if n.endswith(".safetensors") and not n.startswith(("open_clip", "consol"))]
     old = [names[_OLD_WEIGHTS]] if _OLD_WEIGHTS in names else [path for path in shards if path.endswith(".bin")]
-    return safe or others or old
+    return safe or unusual or old
 
 
 def _first(names: Sequence[str]) -> list[str]:
@@ -92,17 +92,17 @@ def onnx_networks(paths: Collection[str], variant: str | None = None, *, model: 
     >>> onnx_networks(["onnx/model.onnx", "onnx/model_quantized.onnx", "onnx/model_fp16.onnx"])
     ['onnx/model_quantized.onnx']
     """
-    wanted = [*QUANTISED, FULL] if variant is None else [variant or FULL]
-    for each in wanted:
+    preferred = [*QUANTISED, FULL] if variant is None else [variant or FULL]
+    for each in preferred:
         ending = ".onnx" if each == FULL else f"_{each}.onnx"
         for folder in ("onnx/", ""):
             for stems in _NETWORKS:
                 files = [f"{folder}{stem}{ending}" for stem in stems]
                 if all(file in paths for file in files):
                     return files
-    known = variants(paths)
-    if variant is not None and known:
-        raise UnknownName("variant", variant, known, of=f"{model} (ONNX)")
+    existing = variants(paths)
+    if variant is not None and existing:
+        raise UnknownName("variant", variant, existing, of=f"{model} (ONNX)")
     raise LimnerError(
         f"{model} has no text_model.onnx and vision_model.onnx, nor model.onnx: expected the files of an ONNX export, "
         "there or in its subfolder onnx"

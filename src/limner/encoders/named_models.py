@@ -77,9 +77,11 @@ def named_model(text: str) -> NamedModel:
     """The model behind a name, and its adapter; small files are read, from the hub if they are not in the cache.
 
     Args:
-        text: The name, options in parentheses allowed.
+        text: The name, options in parentheses allowed; "revision" is one of them for a model on the hub.
     """
     name, options = parsed_call(text, what="model")
+    revision = options.pop("revision", None)
+    name = name if revision is None else with_revision(name, str(revision))
     folder = Path(name)
     if folder.is_dir():
         paths = [file.relative_to(folder).as_posix() for file in sorted(folder.rglob("*")) if file.is_file()]
@@ -106,19 +108,16 @@ def _on_hub(name: str, options: Mapping[str, object]) -> NamedModel:
     return NamedModel(adapter, plain if commit is None else f"{model.name}@{commit}", options)
 
 
-def with_revision(name: str, revision: str | None) -> str:
+def with_revision(name: str, revision: str) -> str:
     """The name of a model on the hub with a revision.
 
-    >>> with_revision("openai/clip-vit-base-patch32(device=cpu)", "v1")
-    'openai/clip-vit-base-patch32@v1(device=cpu)'
+    >>> with_revision("openai/clip-vit-base-patch32", "v1")
+    'openai/clip-vit-base-patch32@v1'
     """
-    if revision is None:
-        return name
-    plain, bracket, options = name.partition("(")
-    is_on_hub = (plain.startswith(PREFIXES) or _ON_HUB.fullmatch(plain)) and not Path(plain).exists()
-    if not is_on_hub or "@" in plain or plain.partition("/")[0] in _architectures():
+    is_on_hub = (name.startswith(PREFIXES) or _ON_HUB.fullmatch(name)) and not Path(name).exists()
+    if not is_on_hub or "@" in name or name.partition("/")[0] in _architectures():
         raise LimnerError(f"revision {revision!r} with {name}: expected the name of a model on the hub, without @")
-    return f"{plain}@{revision}{bracket}{options}"
+    return f"{name}@{revision}"
 
 
 def commit_name(model: object) -> str | None:
@@ -182,9 +181,11 @@ def _of_open_clip(architecture: str, tag: str, options: Mapping[str, object]) ->
     if not tags:
         raise LimnerError(f"open_clip has no weights of {architecture}: give a file of them as weights=FILE")
     chosen = next((tag for start in _PREFERRED for tag in tags if tag.startswith(start)), tags[0])
-    others = ", ".join(each for each in tags if each != chosen)
-    note = f"{architecture} without the tag of its weights: {architecture}/{chosen} is used (others: {others})"
-    return NamedModel(Adapter("open-clip", {"weights": chosen}, (note,) if others else ()), architecture, options)
+    listed = ", ".join(tags)
+    note = f"{architecture} without the tag of its weights: {architecture}/{chosen} is used (tags: {listed})"
+    return NamedModel(
+        Adapter("open-clip", {"weights": chosen}, (note,) if len(tags) > 1 else ()), architecture, options
+    )
 
 
 def _tagged_by_timm(name: str) -> str | None:

@@ -149,7 +149,7 @@ def evaluate(
       $ limner evaluate captions.csv --images images.npy --texts texts.npy
       $ limner evaluate per-image:5 --images images.npy --texts texts.npy
       $ limner evaluate flickr8k:DIR --run t2i.run --missing never
-      $ limner evaluate flickr8k:DIR --model clip-a/ --model clip-b/
+      $ limner evaluate flickr8k:DIR --model openai/clip-vit-base-patch32 --model clip-b/
       $ limner evaluate scenes --model histograms --correct csls -O tune=dev
       $ limner evaluate languages:xtd10:DIR -O images=val2014 --model clip-a/
       $ limner evaluate composed:cap.val.json -O images=img_raw --model clip-a/
