@@ -16,6 +16,7 @@ from PIL import Image
 import limner
 import loopback_hub
 from limner.core.errors import LimnerError, UnknownName
+from limner.datasets import dataset
 from limner.datasets.hub_layout import hub_layout
 from limner.datasets.parquet_images import InParquet
 
@@ -76,10 +77,10 @@ def retrieval(folder: Path) -> None:
 
 def shards(folder: Path) -> None:
     """WebDataset, as CLIP_benchmark writes it: a caption per line."""
-    (folder / "test").mkdir(parents=True)
-    (folder / "test" / "nshards.txt").write_text("2")
-    for shard in range(2):
-        with tarfile.open(folder / "test" / f"{shard}.tar", "w") as tar:
+    for split, shard in (("test", 0), ("test", 1), ("train", 0)):
+        (folder / split).mkdir(parents=True, exist_ok=True)
+        (folder / split / "nshards.txt").write_text("2")
+        with tarfile.open(folder / split / f"{shard}.tar", "w") as tar:
             for name, content in ((f"s{shard}.png", drawn(shard)), (f"s{shard}.txt", b"one\ntwo\n")):
                 info = tarfile.TarInfo(name)
                 info.size = len(content)
@@ -116,7 +117,7 @@ LAYOUTS = {
     LISTS: ({}, 6, 12, {"train": 2, "test": 4}),
     COLUMNS: ({"config": "de"}, 3, 6, {"dev": 3}),
     RETRIEVAL: ({}, 4, 3, {}),
-    SHARDS: ({}, 2, 4, {"test": 2}),
+    SHARDS: ({}, 3, 6, {"train": 1, "test": 2}),
     ZIPPED: ({}, 3, 6, {"train": 1, "dev": 1, "test": 1}),
 }
 
@@ -219,6 +220,16 @@ def test_without_the_hub_a_part_is_not_taken_for_the_whole(hub, monkeypatch):
     assert len(limner.load(f"hf:{LISTS}", split="test").images) == 4
     with pytest.raises(LimnerError, match="is only in part on this machine"):
         limner.load(f"hf:{LISTS}")
+
+
+def test_a_known_name_is_fetched_and_its_size_compared(hub, tmp_path):
+    known = dataset("flickr8k").hub
+    hub.datasets = {known: tmp_path / "hub" / "shards"}
+    loaded = limner.load("flickr8k")
+    assert (loaded.name, list(loaded.images.ids)) == ("flickr8k", ["test/s0", "test/s1"])
+    assert sorted(hub.fetched) == ["test/0.tar", "test/1.tar"]
+    assert "flickr8k has 2 images and 4 texts here, not a published size (8,091 and 40,455" in loaded.warnings[-1]
+    assert len(limner.load("flickr8k", split="train").images) == 1
 
 
 def test_a_report_records_the_commit(hub):

@@ -134,7 +134,7 @@ def test_a_loader_of_ones_own(own_loader):
     [
         ("flickr8", UnknownName, "unknown data set 'flickr8': did you mean 'flickr8k'"),
         ("flicker8k:DIR", UnknownName, "unknown data set 'flicker8k'"),
-        ("flickr8k", LimnerError, "'flickr8k' needs a path: write 'flickr8k:DIR'. Ask for"),
+        ("multi30k", LimnerError, "'multi30k' needs a path: write 'multi30k:DIR'. The multi30k/dataset"),
         ("flickr8k:nowhere", LimnerError, "no folder with Flickr8k at nowhere"),
         (
             "no/such.csv",

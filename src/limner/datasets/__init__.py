@@ -11,6 +11,7 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from fnmatch import fnmatch
 from itertools import islice
 from pathlib import Path
@@ -33,6 +34,8 @@ if not TYPE_CHECKING:
 __all__ = ["DATASETS", "Dataset", "dataset", "datasets", "detect", "load", "write"]
 
 
+_HARMLESS = {"images", "check_images", "strict"}
+"""Options of loaders that do not change how many texts there are."""
 _BY_NAME = {each.name: each for each in BUILT_IN}
 Loader = Callable[..., "Collection"]
 DATASETS: Registry[Loader] = Registry("data set", {each.name: each.loader for each in BUILT_IN}, filled=1)
@@ -59,9 +62,10 @@ def load(spec: Any, *, split: str | None = None, trust: bool = True, **options: 
     """Loads a collection.
 
     Args:
-        spec: A name ("scenes"), a name and a path ("flickr8k:DIR"), a path alone ("captions.csv", a folder), or your
-            own loader and, if it takes one, a path ("my_module:my_loader:PATH"). Or a table in memory: a DataFrame,
-            an Arrow table, a Dataset, a list of rows or pairs; see `limner.datasets.memory_tables`.
+        spec: A name ("scenes", "flickr30k"), a name and a path ("flickr8k:DIR"), a path alone ("captions.csv", a
+            folder), "hf:OWNER/NAME", or your own loader and, if it takes one, a path ("my_module:my_loader:PATH"). Or a
+            table in memory: a DataFrame, an Arrow table, a Dataset, a list of rows or pairs; see
+            `limner.datasets.memory_tables`.
         split: Only this split; everything, with its splits, by default.
         trust: Whether your own loader may be named; False for a spec that was read from a file.
         options: Passed to the loader; unknown options are refused.
@@ -76,12 +80,40 @@ def load(spec: Any, *, split: str | None = None, trust: bool = True, **options: 
         return load_object(spec, split=split, **checked(load_object, options, what="a table in memory", filled=1))
     name, loader, path = _resolved(spec, trusted=trust)
     _refuse_no_path(name, loader, path)
+    is_from_hub = name != "hf" and loader is DATASETS["hf"]
+    split = "test" if is_from_hub and split is None else split
     chosen = checked(loader, options, what=repr(name), filled=1)
     arguments = () if path is None else (path,)
     damage = damage_told(path or name, what=f"data set of the form {name!r}")
     with damage if name in _BY_NAME else nullcontext():
         loaded = loader(*arguments, split=split, **chosen)
-    return loaded.split(split) if split is not None and loaded.splits else loaded  # a loader may leave this to `load`
+    if is_from_hub:
+        loaded = replace(loaded, name=name)
+    part = loaded.split(split) if split is not None and loaded.splits else loaded  # a loader may leave this to `load`
+    is_named = str(spec).partition(":")[0] == name
+    return _compared(part, name, texts=not options.keys() - _HARMLESS) if is_named else part
+
+
+def _compared(collection: Collection, name: str, *, texts: bool) -> Collection:
+    """Adds a warning if the size is none of those that are published for this data set.
+
+    Args:
+        collection: What was loaded.
+        name: The data set.
+        texts: Whether the number of texts is compared too; options of the loader may have changed it.
+    """
+    published = _BY_NAME[name].sizes if name in _BY_NAME else ()
+    if not published:
+        return collection
+    size = len(collection.images), len(collection.texts)
+    if any(size[0] == images and (not texts or count in (0, size[1])) for images, count in published):
+        return collection
+    listed = ", ".join(f"{images:,} and {count:,}" if count else f"{images:,}" for images, count in published)
+    warning = (
+        f"{name} has {size[0]:,} images and {size[1]:,} texts here, not a published size ({listed}): do not compare "
+        "its figures with published ones"
+    )
+    return replace(collection, warnings=(*collection.warnings, warning))
 
 
 def takes_option(spec: str, name: str) -> bool:
@@ -176,8 +208,10 @@ def _resolved(spec: str | Path, *, trusted: bool) -> tuple[str, Loader, str | Pa
     if not colon and not head.isidentifier() and head not in DATASETS:
         detect(spec)  # looks like a path that does not exist
     entry = dataset(head)
-    if entry.needs_path and not remainder:
+    if entry.needs_path and not remainder and not entry.hub:
         raise LimnerError(f"{head!r} needs a path: write '{head}:DIR'. {entry.fetch}")
+    if entry.hub and not remainder:
+        return head, DATASETS["hf"], entry.hub
     return *_name_and_loader(entry), remainder or None
 
 

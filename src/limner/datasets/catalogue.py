@@ -16,6 +16,10 @@ class Dataset:
         files: File patterns; the first ones identify a folder or file of this kind.
         fetch: Where to get it and where to put it.
         needs_path: Whether `load` needs a path.
+        hub: Its name on the Hugging Face hub with the commit, if the bare name fetches it from there; its test split by
+            default.
+        licence: The terms, if they are known for certain.
+        sizes: The published numbers of images and texts, of all of it and of its splits; 0 for any number.
     """
 
     name: str
@@ -24,7 +28,13 @@ class Dataset:
     files: tuple[str, ...] = ()
     fetch: str = "Your own data; nothing to download."
     needs_path: bool = True
+    hub: str = ""
+    licence: str = ""
+    sizes: tuple[tuple[int, int], ...] = ()
 
+
+_FLICKR = "The photographs belong to their authors on Flickr: for research and education, not commercial."
+_COCO = "Annotations CC BY 4.0; the photographs are under the terms of Flickr."
 
 BUILT_IN = (
     Dataset(
@@ -43,6 +53,9 @@ BUILT_IN = (
             "Ask for Flickr8k at the University of Illinois (Hockenmaier group) or take a public mirror. Unpack"
             " Flickr8k_text.zip into DIR/text and Flickr8k_Dataset.zip into DIR/images."
         ),
+        hub="clip-benchmark/wds_flickr8k",
+        licence=_FLICKR,
+        sizes=((8_091, 40_455), (8_000, 40_000), (6_000, 30_000), (1_000, 5_000)),
     ),
     Dataset(
         "flickr8k-cn",
@@ -63,6 +76,9 @@ BUILT_IN = (
             "Ask for Flickr30k at the University of Illinois; put results_20130124.token into DIR and the "
             "photographs into DIR/flickr30k-images."
         ),
+        hub="clip-benchmark/wds_flickr30k@f8af3ceee1b944bf761340682621dfafd23974d2",
+        licence=_FLICKR,
+        sizes=((31_783, 158_915), (31_014, 155_070), (29_000, 145_000), (1_014, 5_070), (1_000, 5_000)),
     ),
     Dataset(
         "huggingface",
@@ -96,6 +112,8 @@ BUILT_IN = (
             " Crisscrossed Captions in DIR. Photographs: images=FOLDER with COCO's val2014."
         ),
         needs_path=False,
+        licence=_COCO,
+        sizes=((5_000, 25_000),),
     ),
     Dataset(
         "coco",
@@ -103,6 +121,8 @@ BUILT_IN = (
         "limner.datasets.coco:load_captions",
         files=("captions_*.json", "annotations/captions_*.json"),
         fetch="cocodataset.org, Download, 2017 Train/Val annotations and images; unpack all into DIR.",
+        hub="clip-benchmark/wds_mscoco_captions@3bf9ad5d280b03126293bcc691585015e29ce691",
+        licence=_COCO,
     ),
     Dataset(
         "wit",
@@ -120,6 +140,7 @@ BUILT_IN = (
             "Google's WIT repository (wit_v1.*.tsv.gz), or Kaggle's competition wikipedia-image-caption; put "
             "all files below DIR."
         ),
+        licence="CC BY-SA 3.0; each photograph has its own licence on Wikimedia Commons.",
     ),
     Dataset(
         "multi30k",
@@ -137,6 +158,7 @@ BUILT_IN = (
         "limner.datasets.multilingual:load_xtd10",
         files=("XTD10/test_1kcaptions_*.txt", "test_1kcaptions_*.txt"),
         fetch="The adobe-research/Cross-lingual-Test-Dataset-XTD10 repository as DIR, and COCO's images.",
+        sizes=((1_000, 0),),
     ),
     Dataset(
         "crossmodal-3600",
@@ -144,6 +166,18 @@ BUILT_IN = (
         "limner.datasets.multilingual:load_crossmodal",
         files=("captions.jsonl", "*/captions.jsonl"),
         fetch="google.github.io/crossmodal-3600: unpack captions.zip and images.tgz into DIR.",
+        licence="Captions CC BY 4.0; photographs of Open Images, CC BY 2.0.",
+        sizes=((3_600, 0),),
+    ),
+    Dataset(
+        "sugarcrepe",
+        "SugarCrepe: images with a caption and a hard negative; the wrong captions match no image (Hsieh et al. 2023)",
+        "limner.datasets.probe_files:load_probe",
+        fetch=(
+            "github.com/RAIVNLab/sugar-crepe: its folder data as DIR, and COCO's val2017 photographs as images=FOLDER. "
+            "'limner explain probe DIR' compares each caption with its own negative."
+        ),
+        licence="MIT; the photographs are under the terms of Flickr.",
     ),
     Dataset(
         "hf",

@@ -72,7 +72,8 @@ def load_hub(
         return replace(loaded, origin=data.origin)
     part, files = layout.chosen(config, name=name)
     assembly = Assembly(called if len(layout.configs) == 1 else f"{called}-{part}", strict=strict)
-    _add_files(assembly, data, layout.kind, _of_split(files, split, name), columns or {})
+    has_splits = len(files) > 1
+    _add_files(assembly, data, layout.kind, _of_split(files, split, name), columns or {}, has_splits=has_splits)
     loaded = assembly.finish(split=split, check_images=check_images)
     return replace(loaded, origin=data.origin)
 
@@ -109,7 +110,9 @@ def _of_split(files: BySplit, split: str | None, name: str) -> BySplit:
     raise UnknownName("split", split, files, of=repr(name))
 
 
-def _add_files(assembly: Assembly, data: HubData, kind: str, files: BySplit, columns: Mapping[str, str]) -> None:
+def _add_files(
+    assembly: Assembly, data: HubData, kind: str, files: BySplit, columns: Mapping[str, str], *, has_splits: bool
+) -> None:
     paths = [path for each in files.values() for path in each]
     if kind == "table":
         paths += [path for path in data.listing.paths if path.lower().endswith((*IMAGE_ENDINGS, ".zip"))]
@@ -121,7 +124,8 @@ def _add_files(assembly: Assembly, data: HubData, kind: str, files: BySplit, col
         for path in each:
             place = f"{path} of {data.listing.name}"
             if kind == "tar":
-                add_shard(assembly, folder / path, split=split or None, captions_by_line=by_line)
+                prefix = f"{split}/" if split and has_splits else ""
+                add_shard(assembly, folder / path, split=split or None, captions_by_line=by_line, prefix=prefix)
             elif images is not None:
                 _add_table(assembly, folder / path, images, columns, split=split, place=place)
             else:

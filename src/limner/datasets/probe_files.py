@@ -8,7 +8,7 @@ al. 2022). A file is data: nothing in it is executed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +112,20 @@ def read_probe(path: str | Path, *, images: str | Path | None = None) -> Probe:
     names = dict.fromkeys(image for case in cases for image in case.images)
     pictures = {} if folder is None else {name: str(folder / name) for name in names}
     return Probe(source.stem, tuple(cases), pictures, notes.listed())
+
+
+def load_probe(path: str | Path, *, split: str | None = None, images: str | Path | None = None) -> Collection:
+    """Loads a probe as a collection: all its images and captions, right and wrong ones, and the pairs that match.
+
+    Args:
+        path: A file, or a folder whose files are the subsets of the probe.
+        split: Not supported: there are no splits.
+        images: Folder with the images.
+    """
+    if split is not None:
+        raise LimnerError(f"split={split!r}: a probe has no splits")
+    probe = read_probe(path, images=images)
+    return replace(probe.collection(), warnings=probe.warnings)
 
 
 def _cases(file: Path, notes: Notes, *, several: bool) -> list[ProbeCase]:

@@ -70,7 +70,9 @@ def load_webdataset(
     return assembly.finish(split=split, check_images=check_images)
 
 
-def add_shard(assembly: Assembly, shard: Path, *, split: str | None, captions_by_line: bool = False) -> None:
+def add_shard(
+    assembly: Assembly, shard: Path, *, split: str | None, captions_by_line: bool = False, prefix: str = ""
+) -> None:
     """Adds the images and captions of a tar file.
 
     Args:
@@ -78,9 +80,10 @@ def add_shard(assembly: Assembly, shard: Path, *, split: str | None, captions_by
         shard: The file.
         split: The split of its images.
         captions_by_line: Whether each line of a text file is a caption, as in the shards of CLIP_benchmark.
+        prefix: Comes before each id, where splits use the same names.
     """
     for key, parts in _samples(shard):
-        _add(assembly, shard, key, parts, split=split, captions_by_line=captions_by_line)
+        _add(assembly, shard, prefix + key, parts, split=split, captions_by_line=captions_by_line)
 
 
 def _samples(shard: Path) -> Iterator[tuple[str, dict[str, object]]]:

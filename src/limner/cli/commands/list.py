@@ -96,8 +96,12 @@ def _datasets(name: str | None) -> Answer:
     files = f"\nFiles: {', '.join(entry.files)}" if entry.files else ""
     usage = f"limner data describe {entry.name}" + (":DIR" if entry.needs_path else "")
     option_part = text.partition("\n\nOptions:\n")
-    text = f"{entry.name}: {entry.description}\n\n{entry.fetch}{files}\nThen: {usage}{''.join(option_part[1:])}"
-    return text, {**data, "description": entry.description, "fetch": entry.fetch, "files": entry.files, "then": usage}
+    hub = f"\nOr by its name alone: {entry.hub.partition('@')[0]} of the Hugging Face hub." if entry.hub else ""
+    licence = f"\nTerms: {entry.licence}" if entry.licence else ""
+    source = f"{entry.fetch}{hub}{licence}{files}"
+    text = f"{entry.name}: {entry.description}\n\n{source}\nThen: {usage}{''.join(option_part[1:])}"
+    about = {"description": entry.description, "fetch": entry.fetch, "licence": entry.licence, "hub": entry.hub}
+    return text, {**data, **about, "files": entry.files, "then": usage}
 
 
 def _registered(plural: str) -> Callable[[str | None], Answer]:
