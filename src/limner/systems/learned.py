@@ -32,7 +32,7 @@ def towers(
             "semi-hard", "module:function"), margin, k. Training: epochs, batch_size, learning_rate, lr_decay,
             optimizer ("adam", "adamp"), schedule ("step", "cosine"), lr_decay_every, weight_decay, max_grad_norm,
             patience, seed, device, precision, checkpoint_dir,
-            checkpoint_every, tensorboard.
+            checkpoint_every, tensorboard, track.
     """
     from limner.systems.towers import training
 

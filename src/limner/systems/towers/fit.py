@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,6 +26,7 @@ from limner.systems.towers.adamp import AdamP
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.logs import Live, Log, Row
 from limner.systems.towers.settings import CHANGEABLE, Training
+from limner.systems.towers.trackers import open_tracker
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -116,7 +118,8 @@ class _Run:
         self.state = State(loss=torch.zeros((), device=self.device))
         self.folder = None if training.checkpoint_dir is None else Path(training.checkpoint_dir)
         self.live = Live(training.epochs * task.steps, progress=progress, quiet=not group.main)
-        self.log = Log(self.folder if group.main else None, tensorboard=training.tensorboard)
+        begun = partial(open_tracker, training.track if group.main else "none", asdict(training))
+        self.log = Log(self.folder if group.main else None, tensorboard=training.tensorboard, tracker=begun)
 
     def run(self) -> Fitted:
         try:

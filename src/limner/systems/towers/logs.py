@@ -1,11 +1,11 @@
-"""Logs of a training run: CSV and TensorBoard files in its folder, and a live progress line."""
+"""Logs of a training run: CSV and TensorBoard files in its folder, a tracker, and a live progress line."""
 
 from __future__ import annotations
 
 import csv
 import io
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from limner.core.files import write_text
 from limner.core.paths import folder_for
 from limner.core.progress import SILENT, Callback, Progress
 from limner.evaluation.measures import MEASURES, Measure
+from limner.systems.towers.trackers import Tracker
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,33 +24,46 @@ Row = Mapping[str, float]
 _SECONDS = 0.2  # minimum time between updates of the live line: reading the loss waits for the GPU
 
 
+def _no_tracker() -> Tracker | None:
+    return None
+
+
 class Log:
     """One row per epoch: `log.csv`, rewritten in full, and scalars for TensorBoard under `tensorboard/`.
 
     Args:
-        folder: The run's folder; None writes nothing.
+        folder: The run's folder; None writes no files.
         tensorboard: Whether to write a TensorBoard log too.
+        tracker: Begins the run in an experiment tracker that gets the metrics too, if there is one.
     """
 
-    def __init__(self, folder: str | Path | None, *, tensorboard: bool) -> None:
+    def __init__(
+        self, folder: str | Path | None, *, tensorboard: bool, tracker: Callable[[], Tracker | None] = _no_tracker
+    ) -> None:
         self.folder = None if folder is None else Path(folder)
         self.writer: Any = None
         if self.folder is not None:
             folder_for(self.folder)
             self.writer = _writer(self.folder / "tensorboard") if tensorboard else None
+        self.tracker = tracker()  # last: what fails before leaves no run open
 
     def epoch(self, history: Sequence[Row]) -> None:
         """Logs the epochs so far, of which the last one is new."""
+        metrics = {name.replace(" ", "/"): value for name, value in history[-1].items()}
+        if self.tracker is not None:
+            self.tracker.log(metrics, step=int(metrics["epoch"]))
         if self.folder is None:
             return
         write_text(self.folder / "log.csv", as_csv(history))
         if self.writer is not None:
-            for name, value in history[-1].items():
-                self.writer.add_scalar(name.replace(" ", "/"), value, int(history[-1]["epoch"]))
+            for name, value in metrics.items():
+                self.writer.add_scalar(name, value, int(metrics["epoch"]))
             self.writer.flush()
 
     def close(self) -> None:
         """Ends the log."""
+        if self.tracker is not None:
+            self.tracker.close()
         if self.writer is not None:
             self.writer.close()
 

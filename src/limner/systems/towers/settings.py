@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.registry import checked, takes
+from limner.systems.towers.trackers import TRACKERS
 
 Kind = TypeVar("Kind")
 PRECISIONS = ("float32", "bfloat16")
@@ -41,6 +42,7 @@ class Training:
         checkpoint_dir: Folder for checkpoints and logs; None writes none. A checkpoint found there is resumed.
         checkpoint_every: Also write a checkpoint every this many steps; None for the end of each epoch only.
         tensorboard: Whether to write a TensorBoard log next to the CSV log.
+        track: Log every epoch to "wandb", "mlflow" or "trackio" too; "none" by default.
     """
 
     epochs: int = 30
@@ -59,6 +61,7 @@ class Training:
     checkpoint_dir: str | None = None
     checkpoint_every: int | None = None
     tensorboard: bool = True
+    track: str = "none"
 
     def __post_init__(self) -> None:
         """Checks the values."""
@@ -68,7 +71,9 @@ class Training:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise LimnerError(f"{name}={value}: expected a number above 0")
-        for name, allowed in (("precision", PRECISIONS), ("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
+        for name, allowed in (
+            ("precision", PRECISIONS), ("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("track", TRACKERS),
+        ):  # fmt: skip
             if getattr(self, name) not in allowed:
                 raise UnknownName(name, getattr(self, name), allowed)
 
@@ -85,7 +90,7 @@ class Training:
         return float(self.learning_rate * self.lr_decay ** (epoch // self.lr_decay_every))
 
 
-CHANGEABLE = ("epochs", "patience", "device", "checkpoint_dir", "checkpoint_every", "tensorboard")
+CHANGEABLE = ("epochs", "patience", "device", "checkpoint_dir", "checkpoint_every", "tensorboard", "track")
 """Settings that may change when a run is resumed: they do not affect what a step computes."""
 
 
