@@ -120,6 +120,30 @@ def test_a_folder_where_nothing_opens_is_refused(tmp_path, folder):
         refreshed(tmp_path / "nothing")
 
 
+def test_an_unchanged_folder_is_searched_without_the_database(folder, monkeypatch):
+    from limner.search import search_words
+    from limner.search.photo_snapshot import HEAD, VECTORS, SnapshotStore
+
+    made, _ = refreshed(folder)
+    target = PhotoIndex.of(folder, "mean:Colour")
+    copied = target.open(model=MeanColour())
+    assert isinstance(copied.store, SnapshotStore) and len(copied) == 3 and copied.about == made.about
+    expected, hits = (each.search(["red", "blue"], 3) for each in (made, copied))
+    assert hits.as_dict() == expected.as_dict() and "table" not in vars(copied.store)
+    assert [hit.id for hit in search_words(copied, "red width>50", 3, by="vectors")["0"]] == []
+    assert "table" in vars(copied.store)
+    for name, content in ((HEAD, "{"), (HEAD, "{}"), (VECTORS, "")):
+        sound = (target.path / name).read_bytes()
+        (target.path / name).write_text(content)
+        assert not isinstance(target.open().store, SnapshotStore) and len(target.open()) == 3
+        (target.path / name).write_bytes(sound)
+    earlier = target.open(model=MeanColour())
+    (folder / "2019" / "red.jpg").unlink()
+    refreshed(folder)
+    with pytest.raises(LimnerError, match="has changed during this search"):
+        search_words(earlier, "red width>50", 3, by="vectors")
+
+
 # --- fields -------------------------------------------------------------------------------------------------------
 
 

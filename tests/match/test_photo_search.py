@@ -289,15 +289,17 @@ from limner.cli import app
 try:
     app()
 finally:
-    print("torch" in sys.modules, file=sys.stderr)
+    print([name for name in ("torch", "lancedb", "pandas") if name in sys.modules], file=sys.stderr)
 """
     words = [sys.executable, "-c", code, "search", str(folder), "something red", "--json"]
-    done = subprocess.run(words, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL, timeout=120)
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    assert (document["model"], len(document["hits"])) == ("offline", 4)
-    [line] = [line for line in done.stderr.splitlines() if line.startswith("limner: model:")]
-    assert "offline" in line and "154 MB" in line and done.stderr.endswith("False\n")
+    settings = {"capture_output": True, "text": True, "env": environment, "stdin": subprocess.DEVNULL, "timeout": 120}
+    for imported in ("['lancedb', 'pandas']", "[]"):  # the second search needs no database
+        done = subprocess.run(words, **settings)
+        assert done.returncode == 0, done.stderr
+        document = json.loads(done.stdout)
+        assert (document["model"], len(document["hits"])) == ("offline", 4)
+        [line] = [line for line in done.stderr.splitlines() if line.startswith("limner: model:")]
+        assert "offline" in line and "154 MB" in line and done.stderr.endswith(f"{imported}\n"), done.stderr
 
 
 @pytest.fixture

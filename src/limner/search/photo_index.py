@@ -30,6 +30,7 @@ from limner.encoders.contract import digest, gives_sets, identity
 from limner.search.encode import encoded_known, encoded_readable
 from limner.search.index import Index, index, open_index
 from limner.search.photo_fields import with_photo_fields
+from limner.search.photo_snapshot import delete_snapshot, open_snapshot, write_snapshot
 
 FILES = "files.json"
 """The list of files in the folder of the index."""
@@ -138,8 +139,9 @@ class PhotoIndex:
         return {**dict(self.listed.left_out), **faults}
 
     def open(self, *, model: Any = None) -> Index:
-        """The index as it is."""
-        return open_index(self.path, system=model)
+        """The index as it is, from the copy of its vectors if there is one."""
+        copied = open_snapshot(self.path, self.folder, model=model)
+        return open_index(self.path, system=model) if copied is None else copied
 
     def refresh(self, model: Any, *, progress: ProgressLike = None) -> Index:
         """Brings the index up to date.
@@ -161,7 +163,7 @@ class PhotoIndex:
         """Whether the index was made with this model, as far as both can be told; True if there is no index."""
         if not self.exists:
             return True
-        made_with, now = open_index(self.path).about.model, identity(model, self.model_name)
+        made_with, now = self.open().about.model, identity(model, self.model_name)
         return None in (made_with, now) or made_with == now
 
     def discard(self) -> None:
@@ -232,6 +234,7 @@ class _Refresh:
     def run(self, display: Progress) -> Index:
         """Encodes and stores, half a minute of work at a time, and deletes what is gone."""
         names = self.changes.to_encode
+        delete_snapshot(self.target.path)
         stored_index = self._opened()
         for rows in paced(len(names), max_items=AT_ONCE, seconds=COMMIT_SECONDS):
             stored_index = self._encoded(names[rows], stored_index, display.part(rows.start, len(names)))
@@ -244,12 +247,13 @@ class _Refresh:
         self.target.write_files(self.files)
         if self.commits > _MANY_COMMITS:
             stored_index.compact(progress=display)
+        write_snapshot(stored_index, self.target.path)
         return stored_index
 
     def _opened(self) -> Index | None:
         """The index; None if there is none, or only the beginning of one."""
         if self.target.exists and (self.target.path / FILES).is_file():
-            return self.target.open(model=self.model)
+            return open_index(self.target.path, system=self.model)
         self.target.discard()
         return None
 
