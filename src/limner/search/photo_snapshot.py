@@ -45,7 +45,7 @@ class SnapshotStore(VectorStore):
         self._state = self._version, len(self._ids)
 
     @cached_property
-    def table(self) -> Any:  # type: ignore[override]  # opened late where the base is given it
+    def table(self) -> Any:
         """The table of the database, which is still that of the copy."""
         opened = VectorStore.open(self.path)
         if opened.version != self._version:
