@@ -132,9 +132,8 @@ def ranks(images: int, d: int, setting: str) -> Callable[[], Any]:
 
 def low_product(n: int, m: int, d: int) -> Callable[[], Any]:
     """The low-precision product alone, in limner's blocks and threads, each thrown away."""
-    from limner.scores.base import TILE_ROWS
     from limner.scores.lowprecision.int8_products import Int8, stored
-    from limner.scores.parallel_blocks import threads
+    from limner.scores.parallel_blocks import TILE_ROWS, threads
 
     form = Int8()
     a, b, local_setup = vectors(n, d, 0), stored(form, vectors(m, d, 1)), local()

@@ -115,7 +115,7 @@ def steps(items: int) -> list[float]:
     """What all steps of matching `items` with as many cost, a row of the table."""
     from limner.cluster.ray_cluster import WIDEST
     from limner.cluster.row_spans import MOST_SCORES
-    from limner.scores.base import TILE_ROWS
+    from limner.scores.parallel_blocks import TILE_ROWS
 
     product, sums, task, _, put, copy, *_ = constants().values()
     size, each = items * DIM * 4, items * DIM / product / 3600

@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     from limner.datasets import load
     from limner.evaluation.comparison import Comparison, compare
     from limner.evaluation.evaluate import evaluate
-    from limner.evaluation.hubs import Hubs
     from limner.evaluation.measures import Measure
-    from limner.evaluation.reports.report import Report
+    from limner.evaluation.reports.report import Hubs, Report
     from limner.scores import Scores
     from limner.systems import train
 
@@ -53,7 +52,7 @@ _HOMES = {
     "LimnerError": "core.errors",
     "MissingExtra": "core.errors",
     "evaluate": "evaluation.evaluate",
-    "Hubs": "evaluation.hubs",
+    "Hubs": "evaluation.reports.report",
     "Ids": "core.ids",
     "Judgements": "core.judgements",
     "Measure": "evaluation.measures",

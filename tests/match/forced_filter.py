@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from limner.scores import vectors
 from limner.scores.lowprecision import cpu_filter, int8_products
 from limner.scores.lowprecision.int8_products import Int8
 
@@ -52,8 +53,9 @@ FORMATS = [PLAIN, ROTATED, *([Int8(False), Int8(True)] if int8_products.has_unit
 
 def force(patch, form=None):
     """Every pass goes through the filter, with this format or the one that suits the vectors."""
+    patch.setattr(vectors, "FILTERED", 0)
     patch.setattr(cpu_filter, "saves_time", lambda *given: True)
-    patch.setattr(cpu_filter, "suited", emulated if form is None else lambda *vectors: form)
+    patch.setattr(cpu_filter, "suited", emulated if form is None else lambda *sides: form)
 
 
 def disable_filter(patch):

@@ -21,8 +21,8 @@ from typing import Any
 from limner.cluster.ray_cluster import Cluster
 from limner.core.errors import LimnerError
 from limner.core.extras import needed
-from limner.scores.base import RUNNER, TILE_COLUMNS
-from limner.scores.parallel_blocks import usable_cores
+from limner.scores.base import RUNNER
+from limner.scores.parallel_blocks import TILE_COLUMNS, usable_cores
 
 __all__ = ["Cluster", "connect"]
 

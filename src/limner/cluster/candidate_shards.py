@@ -12,8 +12,7 @@ from limner.cluster.row_spans import blocks, one_core, remote
 from limner.cluster.task_queue import SpanTasks, task
 from limner.cluster.transfer import Mapped, Packed, Post, opened, products
 from limner.core.arrays import Array, Float32, IntArray
-from limner.scores.base import TILE_COLUMNS, TILE_ROWS
-from limner.scores.parallel_blocks import Divisible
+from limner.scores.parallel_blocks import TILE_COLUMNS, TILE_ROWS, Divisible
 from limner.scores.vectors import VectorScores
 
 JOINED_HERE = 16

@@ -16,8 +16,7 @@ from limner.cluster.transfer import Packed, Post
 from limner.core.errors import LimnerError
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.scores import Scores
-from limner.scores.base import TILE_COLUMNS
-from limner.scores.parallel_blocks import Block, Divisible, Result, State, merged
+from limner.scores.parallel_blocks import TILE_COLUMNS, Block, Divisible, Result, State, merged
 from limner.scores.vectors import VectorScores
 
 if TYPE_CHECKING:

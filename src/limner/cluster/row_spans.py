@@ -9,8 +9,7 @@ from functools import cache
 from typing import Any
 
 from limner.scores import Scores
-from limner.scores.base import TILE_ROWS
-from limner.scores.parallel_blocks import Block
+from limner.scores.parallel_blocks import TILE_ROWS, Block
 
 MOST_SCORES = 1 << 29
 """Maximum scores per task: about ten seconds of work for one core, which is lost if a worker dies."""

@@ -59,7 +59,7 @@ class Items:
                 )
         if self.kind == "text":
             self._refuse_non_text()
-        elif any(value is not None and type(value) is not str for value in self.values):
+        elif any(value is not None and not isinstance(value, (str, Path)) for value in self.values):
             images = tuple(as_value(v, name=self.ids[row]) for row, v in enumerate(self.values))
             object.__setattr__(self, "values", images)
         object.__setattr__(self, "fields", MappingProxyType(columns))

@@ -90,7 +90,7 @@ def _is_written(hint: object) -> bool:
     """Whether a value of this type can be written as text: a number, a string, or a list of these."""
     allowed = typing.get_args(hint) if _is_union(hint) else (hint,)
     plain = [typing.get_origin(kind) or kind for kind in allowed if kind is not type(None)]
-    return any(kind is Any or kind is typing.Literal or _is_plain(kind) for kind in plain)
+    return any(kind in (Any, object) or kind is typing.Literal or _is_plain(kind) for kind in plain)
 
 
 def _is_plain(kind: object) -> bool:
@@ -251,7 +251,7 @@ def _inside(name: str, value: Any, kind: object) -> object:
     return tuple(value) if kind is tuple else value
 
 
-_IN_WORDS: dict[object, str] = {bool: "true or false", Any: "any", type(None): "nothing"}
+_IN_WORDS: dict[object, str] = {bool: "true or false", Any: "any", object: "any", type(None): "nothing"}
 _IN_WORDS |= {Callable: "function", Mapping: "dict", Sequence: "list", Group: "list"}
 
 

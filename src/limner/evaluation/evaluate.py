@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from limner.core.arrays import IntArray
 from limner.core.collection import Collection
-from limner.core.cut_texts import cut_ids, noted
+from limner.core.cut_texts import collected, cut_ids
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
@@ -25,7 +26,6 @@ from limner.evaluation.folds import Folds
 from limner.evaluation.inputs import Source, directions, evaluation_inputs
 from limner.evaluation.label_estimates import described, estimated
 from limner.evaluation.measures import DEFAULT, Measure, MeasureKind, parse
-from limner.evaluation.missing_queries import unjudged_queries, without_missing
 from limner.evaluation.partial_judgements import (
     USUAL_CUT,
     JudgementFiles,
@@ -36,16 +36,16 @@ from limner.evaluation.partial_judgements import (
     with_judgements,
 )
 from limner.evaluation.placements import NEVER, Placements, RankOptions, RankRequest, place
-from limner.evaluation.protocols import View, undefined_notes, views, with_defined_measures
-from limner.evaluation.query_clusters import clusters_of
+from limner.evaluation.protocols import View, protocol_views, undefined_notes, with_defined_measures
 from limner.evaluation.reports.report import Report
 from limner.evaluation.results import Result, without_interval
+from limner.evaluation.run_queries import clusters_of, unjudged_queries, without_missing
 from limner.evaluation.unjudged_ranges import MOST_CELLS, possible
 from limner.scores import Scores
 from limner.scores.corrected import CorrectedScores, gather_first
+from limner.scores.vectors import VectorScores
 
 
-@noted
 def evaluate(
     system: Any,
     truth: object = None,
@@ -103,40 +103,90 @@ def evaluate(
     Returns:
         A report with a value per query, measure, direction and view.
     """
-    progress = as_progress(progress)
     parsed = None if measures is None else parse(measures)
-    options = RankOptions(ties, unretrieved, missing, keep, workers, progress)
+    options = RankOptions(ties, unretrieved, missing, keep, workers, as_progress(progress))
+    with nullcontext() if isinstance(system, VectorScores) else collected() as cut:
+        further: dict[str, object] = {}
+        if per_image is not None or not (isinstance(system, Scores) and isinstance(truth, (Collection, Judgements))):
+            system, truth, further = _converted(system, truth, per_image)
+        if isinstance(truth, Judgements):
+            _refuse_with_judgements(direction=direction, protocol=protocol, judgements=judgements, labels=labels)
+            report = _evaluate_run(system, truth, parsed or DEFAULT, groups, name, options)
+        elif groups is not None or not isinstance(truth, Collection):
+            raise LimnerError("groups with a collection: its texts are already grouped by image; leave groups out")
+        else:
+            evaluated = _by_direction(system, truth, direction), truth, parsed, name, options, protocol
+            report = _evaluate_collection(*evaluated, judgements=judgements, labels=labels, mode=mode)
+            further |= {"data": truth.origin} if truth.origin else {}
+            report = replace(report, settings={**report.settings, **further}) if further else report
+            report = report if cut is None else with_cut_queries(report, truth, cut_ids(truth.texts))
+    return replace(report, notes=(*report.notes, *cut.notes)) if cut is not None and cut.notes else report
+
+
+def _converted(system: object, truth: object, per_image: int | None) -> tuple[Any, Any, dict[str, object]]:
+    """System and truth as `evaluate` works on them, and the setting that names the version of a model."""
     system = encoder(system) if isinstance(system, str) else system
-    model_commit = commit_name(system)
-    system, truth = evaluation_inputs(system, truth, per_image=per_image)
-    if isinstance(truth, Judgements):
-        _refuse_with_judgements(direction=direction, protocol=protocol, judgements=judgements, labels=labels)
-        return _evaluate_run(system, truth, parsed or DEFAULT, groups, name, options)
-    if groups is not None:
-        raise LimnerError("groups with a collection: its texts are already grouped by image; leave groups out")
-    requested, notes = views(truth, protocol=protocol, measures=parsed)
+    commit = commit_name(system)
+    return *evaluation_inputs(system, truth, per_image=per_image), {} if commit is None else {"model": commit}
+
+
+def _by_direction(
+    system: Source | Mapping[str, Source], collection: Collection, direction: str | None
+) -> dict[str, Source]:
+    """The scores of each direction; scores of all images and all texts are recognised at once."""
+    sides = collection.images.ids, collection.texts.ids
+    if direction is None and isinstance(system, Scores) and (system.queries, system.candidates) == sides:
+        images, texts = sides
+        if len(images) and images[0] not in texts:
+            return {"i2t": system, "t2i": system.T}
+    return directions(system, collection, direction)
+
+
+def _evaluate_collection(
+    sources: Mapping[str, Source],
+    truth: Collection,
+    measures: tuple[Measure, ...] | None,
+    name: str,
+    options: RankOptions,
+    protocol: str | Iterable[str] | None,
+    *,
+    judgements: JudgementFiles | None,
+    labels: object | None,
+    mode: str,
+) -> Report:
+    """Evaluates scores or rankings by direction on a collection."""
+    notes: list[str] = []
+    if protocol is None:
+        requested = [_usual_view(judged, truth, measures or DEFAULT) for judged in truth.all_judgements]
+    else:
+        requested, notes = protocol_views(truth, protocol, measures)
     if judgements is not None:
         truth, further, judgement_notes = with_judgements(truth, judgements)
-        requested += [replace(view, measures=parsed or DEFAULT) for view in further]
+        requested += [replace(view, measures=measures or DEFAULT) for view in further]
         notes += judgement_notes
-    requested = with_defined_measures(requested, truth)
-    sources = directions(system, truth, direction)
+    if any(m.kind.judgements for view in requested for m in view.measures):
+        requested = with_defined_measures(requested, truth)
     judged = {(v.name, d): _judged(v, truth, d) for v in requested for d in v.directions if d in sources}
     results, top, pass_notes = _measured(sources, requested, judged, truth, options)
-    notes += [*pass_notes, *_lacking_direction(parsed, sources), *_grade_notes(results, judged.values())]
-    notes, cut = [*notes, *without_interval(results)], cut_ids(truth.texts)
+    notes += [*pass_notes, *_lacking_direction(measures, sources), *_grade_notes(results, judged.values())]
+    notes += without_interval(results)
     settings = _settings(options, {f"{view} {d}": j for (view, d), j in judged.items()}, sources)
     settings |= _judged_pools(requested, truth, sources)
-    settings |= {} if model_commit is None else {"model": model_commit}
-    settings |= {"data": truth.origin} if truth.origin else {}
     if labels is None:
-        progress.step("describing the results")
-        return with_cut_queries(Report(name, truth.name, tuple(results), top, settings, tuple(notes)), truth, cut)
-    progress.step("estimating from the labels")
-    estimates, estimate_notes = estimated(labels, sources, truth, parsed, mode)
+        options.progress.step("describing the results")
+        return Report(name, truth.name, tuple(results), top, settings, tuple(notes))
+    options.progress.step("estimating from the labels")
+    estimates, estimate_notes = estimated(labels, sources, truth, measures, mode)
     settings |= described(labels, sources, truth) if estimates else {}
-    report = Report(name, truth.name, tuple(results), top, settings, (*notes, *estimate_notes), estimates)
-    return with_cut_queries(report, truth, cut)
+    return Report(name, truth.name, tuple(results), top, settings, (*notes, *estimate_notes), estimates)
+
+
+def _usual_view(name: str, collection: Collection, measures: tuple[Measure, ...]) -> View:
+    """The default view of these judgements; if they are partial, it combines them with the original pairs."""
+    judged = collection.all_judgements[name]
+    if name == collection.judgements.name or (judged.grades > 0).all():
+        return View(name, name, measures)
+    return View(name, name, measures, pool=name, originals="unjudged")
 
 
 def _judged(view: View, collection: Collection, direction: str) -> Judgements:
@@ -263,7 +313,8 @@ def _evaluate_run(
     results = [_result(truth.name, "run", m, placements, clusters) for m in dict.fromkeys(plain)]
     notes = [*_outside_note(View(truth.name), "run", placements), *_grade_notes(results, [truth])]
     notes += [*_source_notes(system), *query_notes, *unjudged_queries(system, truth), *cluster_notes]
-    notes += [*undefined_notes(plain, truth.name), *without_interval(results)]
+    notes += undefined_notes(plain, truth.name) if any(m.kind.judgements for m in plain) else []
+    notes += without_interval(results)
     settings = _settings(options, {f"{truth.name} run": truth}, {"run": system})
     return Report(name, truth.name, tuple(results), {"run": best} if best else {}, settings, tuple(notes))
 

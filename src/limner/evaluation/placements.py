@@ -301,7 +301,7 @@ def relevant_last(placed: Placements) -> Placements:
 
 
 def _from_lists(source: Ranking, request: RankRequest, p: Positives, options: RankOptions) -> Placements:
-    from limner.evaluation.rank_kernels import filter_lists, locate
+    from limner.scores.block_kernels import filter_lists, locate
 
     order = np.argsort(p.rows, kind="stable")
     indptr = np.searchsorted(p.rows[order], np.arange(len(source.queries) + 1)).astype(np.int64)
@@ -332,7 +332,7 @@ def _tied(
     scores = source.scores
     if ties == "order" or scores is None or not (scores[:, 1:] == scores[:, :-1])[source.indices[:, 1:] >= 0].any():
         return before, tied
-    from limner.evaluation.rank_kernels import count_tied
+    from limner.scores.block_kernels import count_tied
 
     everything = np.zeros(0, dtype=np.int64)
     restricted = request.query_pools is not None and request.candidate_pools is not None

@@ -153,15 +153,10 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
 )
 
 
-def views(
-    collection: Collection, *, protocol: str | Iterable[str] | None, measures: tuple[Measure, ...] | None
+def protocol_views(
+    collection: Collection, protocol: str | Iterable[str], measures: tuple[Measure, ...] | None
 ) -> tuple[list[View], list[str]]:
-    """The views to evaluate, and notes on differences from their definitions.
-
-    Without a protocol, each set of judgements of the collection is a view with the same measures.
-    """
-    if protocol is None:
-        return [_usual(name, collection, measures or DEFAULT) for name in collection.all_judgements], []
+    """The views of one or several protocols, and notes on differences from their definitions."""
     chosen: list[View] = []
     notes: list[str] = []
     for name in [protocol] if isinstance(protocol, str) else protocol:
@@ -200,14 +195,6 @@ def undefined_notes(measures: Iterable[Measure], judgements: str) -> list[str]:
 
 def _is_defined(measure: Measure, judgements: str) -> bool:
     return judgements.lower().startswith(measure.kind.judgements)
-
-
-def _usual(name: str, collection: Collection, measures: tuple[Measure, ...]) -> View:
-    """The default view of these judgements; if they are partial, it combines them with the original pairs."""
-    judged = collection.all_judgements[name]
-    if name == collection.judgements.name or (judged.grades > 0).all():
-        return View(name, name, measures)
-    return View(name, name, measures, pool=name, originals="unjudged")
 
 
 def _with_measures(view: View, measures: tuple[Measure, ...] | None) -> View:

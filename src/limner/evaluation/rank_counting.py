@@ -284,7 +284,7 @@ class _Counter:
 
     def _in_best(self, start: int, scores: Block, best: Kept) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """What the best of a block decide: counts and depths of its positives; indptr and numbers of the others."""
-        from limner.evaluation.rank_kernels import count_in_best
+        from limner.scores.block_kernels import count_in_best
 
         stop = start + len(best[0])
         part, indptr = self.part(start, stop), self.indptr[start : stop + 1] - self.indptr[start]
@@ -340,7 +340,7 @@ class _Counter:
 
     def count_piece(self, start: int, low: int, block: Block, scores: Block) -> IntArray:
         """Like `count`, for the columns of a piece that begins at `low`."""
-        from limner.evaluation.rank_kernels import count_against
+        from limner.scores.block_kernels import count_against
 
         part = self.part(start, start + len(block))
         indptr = self.indptr[start : start + len(block) + 1] - part.start

@@ -311,5 +311,6 @@ def save_as(
             f"unknown {what} file ending {target.suffix or target.name!r}: expected one of {', '.join(formats)}"
         )
     write = formats[ending]
-    write_file(target, write(value, **checked(write, options, what=f"a {ending} {what}", filled=1)))
+    chosen = checked(write, options, what=f"a {ending} {what}", filled=1) if options else {}
+    write_file(target, write(value, **chosen))
     return target

@@ -21,7 +21,7 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.core.files import write_text
 from limner.core.markup import template
 from limner.core.progress import Progress, ProgressLike, as_progress, counting
-from limner.evaluation.hubs import Hubs
+from limner.evaluation.reports.report import Hubs
 from limner.explain.map_projection import METHODS, MapProjection, Reducer, project
 from limner.scores import Scores
 from limner.scores.vectors import VectorScores

@@ -25,6 +25,7 @@ from limner.core.ranking import Ranking
 from limner.core.registry import Registry
 from limner.scores.inputs import Scorer, as_scorer, ids_of, indexed, labels
 from limner.scores.parallel_blocks import (
+    TILE_ROWS,
     Block,
     PairScores,
     Result,
@@ -39,7 +40,6 @@ from limner.scores.parallel_blocks import (
 )
 from limner.scores.vector_sets import VectorSets
 
-TILE_ROWS, TILE_COLUMNS = 256, 1024
 SIMILARITIES = ("cosine", "dot")
 LARGEST = float(np.finfo(np.float32).max)
 """The largest number in single precision."""

@@ -14,8 +14,16 @@ import numpy.typing as npt
 
 from limner.core.arrays import Float32
 from limner.core.embeddings import Embeddings
-from limner.scores.base import TILE_COLUMNS, TILE_ROWS, Best
-from limner.scores.parallel_blocks import Block, one_thread_per_product, threads, usable_cores
+from limner.scores.base import Best
+from limner.scores.parallel_blocks import (
+    TILE_COLUMNS,
+    TILE_ROWS,
+    Block,
+    one_thread_per_product,
+    padded,
+    threads,
+    usable_cores,
+)
 
 Shape = tuple[int, int]
 WHOLE: Shape = (TILE_ROWS, TILE_COLUMNS)
@@ -25,18 +33,6 @@ PARTS = (128, 192, 240, 256, 320, 352, 384, 448, 512, 640, 768, 1024)
 """Numbers of dimensions that a matrix library may add up at a time."""
 UNITS = (16, 8, 4)
 """The smaller part that it divides the rest into may be a multiple of these."""
-
-
-def fill(block: Float32, rows: Float32, columns: Float32) -> None:
-    """Products of at most `TILE_ROWS` rows, from whole tiles: edges are padded with zeros."""
-    rows, width = _padded(rows, TILE_ROWS), len(columns)
-    tiled_width = width - width % TILE_COLUMNS
-    for low in range(0, tiled_width, TILE_COLUMNS):
-        np.matmul(rows, columns[low : low + TILE_COLUMNS].T, out=block[:, low : low + TILE_COLUMNS])
-    if tiled_width < width:
-        block[:, tiled_width:] = np.matmul(rows, _padded(columns[tiled_width:], TILE_COLUMNS).T)[
-            :, : width - tiled_width
-        ]
 
 
 def fill_small(block: Float32, rows: Float32, columns: Float32) -> None:
@@ -64,9 +60,9 @@ def fill_few(block: Float32, rows: Float32, columns: Float32) -> None:
     """Like `fill_small`, in a thread whose products already use one core."""
     height, width = tile_for(len(rows), len(columns), rows.shape[1])
     for top in range(0, len(rows), height):
-        part = _padded(rows[top : top + height], height)
+        part = padded(rows[top : top + height], height)
         for low in range(0, len(columns), width):
-            tile = np.matmul(part, _padded(columns[low : low + width], width).T)
+            tile = np.matmul(part, padded(columns[low : low + width], width).T)
             place = block[top : top + height, low : low + width]
             place[:] = tile[: place.shape[0], : place.shape[1]]
 
@@ -140,14 +136,6 @@ def _tiled(rows: Float32, columns: Float32, shape: Shape) -> Float32:
             tile = np.matmul(rows[top : top + height], columns[low : low + width].T)
             products[top : top + height, low : low + width] = tile
     return products
-
-
-def _padded(matrix: Float32, rows: int) -> Float32:
-    if len(matrix) == rows:
-        return matrix
-    padded = np.zeros((rows, matrix.shape[1]), dtype=np.float32)
-    padded[: len(matrix)] = matrix
-    return padded
 
 
 Int64 = npt.NDArray[np.int64]

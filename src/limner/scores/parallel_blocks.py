@@ -1,4 +1,4 @@
-"""Computes blocks of scores in parallel and merges their results."""
+"""Computes blocks of scores in whole tiles and in parallel, and merges their results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from limner.core.arrays import Array
+from limner.core.arrays import Array, Float32
 from limner.core.progress import Progress
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from limner.core.torch_device import Tensor
 
+TILE_ROWS, TILE_COLUMNS = 256, 1024
+"""Every product of vectors is computed in tiles of this shape, so that equal vectors always get equal scores."""
 Block = npt.NDArray[np.floating]
 Result = TypeVar("Result")
 State = TypeVar("State")
@@ -74,6 +76,27 @@ def evenly(workers: int | None, blocks: int) -> int:
     """
     limit = workers or usable_cores()
     return -(-blocks // -(-blocks // limit)) if blocks else 1
+
+
+def fill(block: Float32, rows: Float32, columns: Float32) -> None:
+    """Products of at most `TILE_ROWS` rows, from whole tiles: edges are padded with zeros."""
+    rows, width = padded(rows, TILE_ROWS), len(columns)
+    tiled_width = width - width % TILE_COLUMNS
+    for low in range(0, tiled_width, TILE_COLUMNS):
+        np.matmul(rows, columns[low : low + TILE_COLUMNS].T, out=block[:, low : low + TILE_COLUMNS])
+    if tiled_width < width:
+        block[:, tiled_width:] = np.matmul(rows, padded(columns[tiled_width:], TILE_COLUMNS).T)[
+            :, : width - tiled_width
+        ]
+
+
+def padded(matrix: Float32, rows: int) -> Float32:
+    """A matrix with rows of zeros below, up to this number of rows."""
+    if len(matrix) == rows:
+        return matrix
+    padded = np.zeros((rows, matrix.shape[1]), dtype=np.float32)
+    padded[: len(matrix)] = matrix
+    return padded
 
 
 @contextmanager

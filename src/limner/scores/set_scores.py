@@ -12,9 +12,9 @@ from limner.core.arrays import Float32, IntArray
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
 from limner.core.progress import ProgressLike, as_progress
-from limner.scores.base import LARGEST, SIMILARITIES, TILE_COLUMNS, TILE_ROWS, Scores
+from limner.scores.base import LARGEST, SIMILARITIES, Scores
 from limner.scores.exact_products import SMALL, Products
-from limner.scores.parallel_blocks import Block, Result
+from limner.scores.parallel_blocks import TILE_COLUMNS, TILE_ROWS, Block, Result
 from limner.scores.vector_sets import VectorSets
 from limner.scores.vectors import VectorScores, in_pieces
 

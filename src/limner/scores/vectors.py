@@ -13,12 +13,11 @@ from limner.core.arrays import Float32
 from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
 from limner.core.progress import Progress, ProgressLike, as_progress
-from limner.scores.base import LARGEST, TILE_COLUMNS, TILE_ROWS, Best, Scores, current_runner, refuse_overflow
+from limner.scores.base import LARGEST, Best, Scores, current_runner, refuse_overflow
 from limner.scores.exact_products import (
     WHOLE,
     Int64,
     few_rows,
-    fill,
     fill_few,
     fill_small,
     pair_by_pair,
@@ -27,8 +26,21 @@ from limner.scores.exact_products import (
     tile_for,
 )
 from limner.scores.lowprecision import Filter, Selective, best_of_columns, filter_of, request_of
-from limner.scores.parallel_blocks import Block, Divisible, PairScores, Result, counted, threads, usable_cores
+from limner.scores.parallel_blocks import (
+    TILE_COLUMNS,
+    TILE_ROWS,
+    Block,
+    Divisible,
+    PairScores,
+    Result,
+    counted,
+    fill,
+    threads,
+    usable_cores,
+)
 
+FILTERED = TILE_ROWS
+"""Low-precision filtering saves no time for fewer queries or candidates."""
 LOOPS = "limner.scores.pair_kernels"
 """Single pairs are computed by compiled loops where these are loaded; else from tiles, since loading takes longer."""
 
@@ -105,7 +117,7 @@ class VectorScores(Scores):
     ) -> Iterator[Result]:
         """Like `Scores.stream`; uses low-precision products, or pieces of rows, if that is faster."""
         progress = as_progress(progress)
-        request = request_of(consume)
+        request = request_of(consume) if min(self.shape) >= FILTERED else None
         if request is not None and (by_filter := self.filter(workers, request)):
             return cast(Iterator[Result], by_filter.stream(request, workers=workers, progress=progress))
         pieces = (
@@ -122,11 +134,15 @@ class VectorScores(Scores):
 
     def filter(self, workers: int | None, consume: Selective) -> Filter | None:
         """Low-precision filtering of these scores, if it gives this consumer the same result faster."""
-        return None if current_runner(workers) else filter_of(self, consume.verified)
+        if min(self.shape) < FILTERED or current_runner(workers):
+            return None
+        return filter_of(self, consume.verified)
 
     def best_of_columns(self, k: int, *, progress: ProgressLike = None) -> Float32 | None:
         """The k highest scores of every candidate, with low-precision filtering; None if that saves no time."""
-        return None if current_runner(None) else best_of_columns(self, self.T, k, progress=progress)
+        if min(self.shape) < FILTERED or current_runner(None):
+            return None
+        return best_of_columns(self, self.T, k, progress=progress)
 
     def piece(self, start: int, stop: int, low: int, high: int) -> Float32:
         """Scores of up to `TILE_ROWS` queries start:stop and candidates low:high, equal to those in blocks."""

@@ -24,7 +24,7 @@ from limner.core.ids import Ids
 from limner.core.options import checked
 from limner.core.paths import damage_told
 from limner.core.progress import Progress, ProgressLike, counting
-from limner.scores.base import TILE_ROWS
+from limner.scores.parallel_blocks import TILE_ROWS
 from limner.scores.vectors import VectorScores
 from limner.search.index_table import About
 from limner.search.store import VectorStore

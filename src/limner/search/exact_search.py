@@ -20,8 +20,9 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.progress import Progress, ProgressLike, as_progress
-from limner.scores.base import LARGEST, TILE_ROWS
+from limner.scores.base import LARGEST
 from limner.scores.exact_products import fill_small
+from limner.scores.parallel_blocks import TILE_ROWS
 from limner.scores.vectors import VectorScores
 from limner.search.approximate import Row
 from limner.search.store import VectorStore

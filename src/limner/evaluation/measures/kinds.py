@@ -162,11 +162,6 @@ class MeasureKind:
         """Its form in a list of measures: `R@k`, `MRR[@k]`, `MedR`."""
         return self.name + {"required": "@k", "optional": "[@k]", "none": ""}[self.cut]
 
-    def traits(self) -> dict[str, object]:
-        """The traits stored in a report, so that it can be read where the measure is not defined."""
-        stored = {name: getattr(self, name) for name in _TRAITS}
-        return {**stored, "bounds": None if self.bounds is None else list(self.bounds)}
-
     @classmethod
     def foreign(cls, name: str, traits: Mapping[str, object]) -> MeasureKind:
         """A measure from a file that is not defined in this process: traits only, no code.
@@ -192,7 +187,7 @@ class MeasureKind:
 
 
 _STATISTICS_WRITTEN = "'mean', 'median' or a function of the values"
-_TRAITS = ("formula", "source", "better", "percent", "decimals", "sees")
+TRAITS = ("formula", "source", "better", "percent", "decimals", "sees")
 
 
 def _is_statistic(statistic: Statistic) -> bool:

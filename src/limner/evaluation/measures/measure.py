@@ -11,7 +11,7 @@ import numpy as np
 
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError, TooShort, UnknownName
-from limner.evaluation.measures.kinds import MEASURES, STATISTICS, UNKNOWN, MeasureKind, Statistic
+from limner.evaluation.measures.kinds import MEASURES, STATISTICS, TRAITS, UNKNOWN, MeasureKind, Statistic
 from limner.evaluation.measures.other_names import limner_name
 from limner.evaluation.placements import Placements
 
@@ -90,7 +90,9 @@ class Measure:
     def traits(self) -> dict[str, object]:
         """The traits stored in a report. If the summary has no name, the report stores the value instead."""
         named = isinstance(self.statistic, str) and self.kind.composite is None
-        return {**self.kind.traits(), "summary": self.statistic if named else UNKNOWN}
+        traits = {name: getattr(self.kind, name) for name in TRAITS}
+        bounds = None if self.kind.bounds is None else list(self.kind.bounds)
+        return {**traits, "bounds": bounds, "summary": self.statistic if named else UNKNOWN}
 
     @property
     def parts(self) -> tuple[Measure, ...]:

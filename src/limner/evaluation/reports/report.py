@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.ids import Ids
 from limner.core.ranking import Ranking
 from limner.core.registry import Registry
 from limner.evaluation.comparison import Comparison, compare
-from limner.evaluation.hubs import Hubs
 from limner.evaluation.label_estimates import Estimated
 from limner.evaluation.measures import Measure
 from limner.evaluation.results import Evaluated, Result, written
-from limner.evaluation.tables import FORMATS, TableReport
+from limner.evaluation.tables import FORMATS, TableReport, json_ready
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +29,7 @@ REPORT_FORMATS: Registry[Callable[..., str | bytes]] = Registry(
     "report file ending",
     {
         **FORMATS,
-        ".json": "limner.evaluation.reports.storage:write",
+        ".json": "limner.evaluation.reports.report:to_json_text",
         ".html": "limner.evaluation.reports.page:render",
         ".pdf": "limner.evaluation.reports.figures:report_pdf",
         ".svg": "limner.evaluation.reports.figures:report_svg",
@@ -39,10 +41,86 @@ REPORT_FORMATS: Registry[Callable[..., str | bytes]] = Registry(
 _FIGURE: Registry[Callable[..., Figure]] = Registry(
     "figure", {"report": "limner.evaluation.reports.figures:report_figure"}
 )
-_STORAGE: Registry[Callable[..., Any]] = Registry(
-    "use of a stored report",
-    {"read": "limner.evaluation.reports.storage:read", "data": "limner.evaluation.reports.storage:to_json"},
+_STORED: Registry[Callable[[str | Path], Report]] = Registry(
+    "stored report", {"read": "limner.evaluation.reports.storage:read"}
 )
+FORMAT = 1
+"""The version of saved reports."""
+
+
+@dataclass(frozen=True, eq=False)
+class Hubs:
+    """How often each candidate is among the k nearest of a query, and how unequal these counts are.
+
+    N_k(c) = number of queries that have candidate c among their k nearest. In a space without hubs it is close to its
+    mean, queries times k over candidates; in high dimensions a few candidates get most of the total (Radovanovic et al.
+    2010) and many are never retrieved.
+
+    >>> hubs = Hubs.of(Ranking.from_lists({"q1": ["a"], "q2": ["a"], "q3": ["b"]}, candidates="abc"), k=1)
+    >>> hubs.counts.tolist(), hubs.largest, round(hubs.robin_hood, 3), hubs.shares([0, 1, 2])
+    ([2, 1, 0], 2, 0.333, {'0': 0.333..., '1': 0.333..., '>=2': 0.333...})
+    """
+
+    candidates: Ids
+    counts: IntArray
+    k: int
+
+    @classmethod
+    def of(cls, ranking: Ranking, *, k: int = 10) -> Hubs:
+        """Counts the candidates at the first k ranks."""
+        if k < 1 or k > ranking.depth:
+            raise LimnerError(
+                f"hubs at {k} from a ranking of depth {ranking.depth}: expected 1 to {ranking.depth}; rank deeper"
+            )
+        neighbours = ranking.indices[:, :k]
+        counts = np.bincount(neighbours[neighbours >= 0].ravel(), minlength=len(ranking.candidates))
+        return cls(ranking.candidates, counts.astype(np.int64), k)
+
+    @cached_property
+    def skewness(self) -> float:
+        """Third standardised moment of N_k: E[(N - mean)^3] / sd^3; 0 if all counts are equal."""
+        centred = self.counts - self.counts.mean()
+        spread = float(np.sqrt(np.mean(centred**2)))
+        return float(np.mean(centred**3) / spread**3) if spread > 0 else 0.0
+
+    @property
+    def largest(self) -> int:
+        """The count of the largest hub."""
+        return int(self.counts.max(initial=0))
+
+    @cached_property
+    def robin_hood(self) -> float:
+        """Share of all entries that would have to move for equal counts: sum |N - mean| / (2 sum N) (Hoover 1936)."""
+        total = self.counts.sum()
+        return float(np.abs(self.counts - self.counts.mean()).sum() / (2 * total)) if total else 0.0
+
+    @cached_property
+    def gini(self) -> float:
+        """Gini coefficient of the counts: 0 if all are equal, close to 1 if one candidate has all."""
+        ordered, n = np.sort(self.counts), len(self.counts)
+        total = ordered.sum()
+        return float((2 * np.arange(1, n + 1) - n - 1) @ ordered / (n * total)) if total else 0.0
+
+    def shares(self, steps: tuple[int, ...] | list[int] = (0, 1, 2, 5, 10)) -> dict[str, float]:
+        """Share of candidates with count 0, 1, and at least 2, 5, 10, ... (the table of Liu & Ye 2019)."""
+        exact = {str(s): float((self.counts == s).mean()) for s in steps if s < 2}
+        return exact | {f">={s}": float((self.counts >= s).mean()) for s in steps if s >= 2}
+
+    def greatest(self, n: int = 10) -> list[tuple[str, int]]:
+        """The n candidates with the highest counts."""
+        order = np.argsort(-self.counts, kind="stable")[:n]
+        return [(self.candidates[int(c)], int(self.counts[c])) for c in order]
+
+    def describe(self) -> dict[str, float | int | dict[str, float]]:
+        """The statistics as plain values."""
+        return {
+            "k": self.k,
+            "skewness": self.skewness,
+            "largest": self.largest,
+            "robin hood": self.robin_hood,
+            "gini": self.gini,
+            "shares": self.shares(),
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,14 +214,12 @@ class Report(TableReport):
 
     def describe(self) -> dict[str, object]:
         """The whole report as plain values."""
-        content: dict[str, object] = _STORAGE["data"](self)
-        return content
+        return to_json(self)
 
     @classmethod
     def load(cls, path: str | Path) -> Report:
         """Reads a report that was saved as JSON."""
-        report: Report = _STORAGE["read"](path)
-        return report
+        return _STORED["read"](path)
 
     def __repr__(self) -> str:
         return f"Report({self.system!r} on {self.collection!r}: {len(self.results)} results)"
@@ -164,6 +240,66 @@ def _row(report: Report, r: Result) -> dict[str, object]:
         "highest": r.possible[1] if r.possible else None,
         "queries": len(r.queries),
         "left_out": r.left_out,
+    }
+
+
+def to_json_text(report: Report) -> str:
+    """The whole report as JSON text."""
+    return json.dumps(to_json(report), allow_nan=False)
+
+
+def to_json(report: Report) -> dict[str, object]:
+    """The whole report as plain values."""
+    id_lists: dict[int, list[str]] = {}
+    results = [_result_to_json(r, id_lists) for r in report.results]
+    measured = dict.fromkeys([*(r.measure for r in report.results), *(e.measure for e in report.estimates)])
+    return {
+        "limner": "report",
+        "format": FORMAT,
+        "system": report.system,
+        "collection": report.collection,
+        "settings": dict(report.settings),
+        "notes": list(report.notes),
+        "hubs": {d: h.describe() for d, h in report.hubs.items()},
+        "measures": {str(m): m.traits() for m in measured},
+        "ids": {str(k): v for k, v in id_lists.items()},
+        "results": results,
+        "top": {d: _top_to_json(r) for d, r in report.top.items()},
+        "estimates": [json_ready(e.to_json()) for e in report.estimates],
+    }
+
+
+def _result_to_json(r: Result, id_lists: dict[int, list[str]]) -> dict[str, object]:
+    key = next((k for k, v in id_lists.items() if v == list(r.queries)), len(id_lists))
+    id_lists.setdefault(key, list(r.queries))
+    interval = r.interval
+    content = {
+        "view": r.view,
+        "direction": r.direction,
+        "measure": str(r.measure),
+        "value": json_ready(r.value),
+        "interval": [json_ready(interval.low), json_ready(interval.high)] if interval else None,
+        "left_out": r.left_out,
+        "queries": str(key),
+        "values": json_ready(r.values.tolist()),
+        "clusters": None if r.clusters is None else r.clusters.tolist(),
+        "folds": None if r.folds is None else r.folds.tolist(),
+    }
+    if r.pool is not None:
+        content["pool"] = r.pool
+    if r.possible is not None:
+        content["possible"] = json_ready(list(r.possible))
+    images = next((part.clusters for part in r.parts if part.direction == "i2t"), None)
+    return content if images is None else {**content, "images": images.tolist()}
+
+
+def _top_to_json(ranking: Ranking) -> dict[str, object]:
+    return {
+        "queries": list(ranking.queries),
+        "candidates": list(ranking.candidates),
+        "indices": ranking.indices.tolist(),
+        "scores": None if ranking.scores is None else json_ready(ranking.scores.tolist()),
+        "n_candidates": ranking.n_candidates,
     }
 
 

@@ -1,8 +1,7 @@
-"""Stores complete reports as JSON, with all values per query. A file is data and is never executed."""
+"""Reads complete reports from JSON, with all values per query. A file is data and is never executed."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,38 +18,9 @@ from limner.core.ranking import Ranking
 from limner.evaluation.label_estimates import Estimated
 from limner.evaluation.measures import Measure
 from limner.evaluation.measures.kinds import UNKNOWN
-from limner.evaluation.reports.report import Report
+from limner.evaluation.reports.report import FORMAT, Report
 from limner.evaluation.results import DIRECTIONS, Result, StoredValue
-from limner.evaluation.tables import json_ready
 from limner.stats import Interval
-
-FORMAT = 1
-
-
-def write(report: Report) -> str:
-    """The whole report as JSON text."""
-    return json.dumps(to_json(report), allow_nan=False)
-
-
-def to_json(report: Report) -> dict[str, object]:
-    """The whole report as plain values."""
-    id_lists: dict[int, list[str]] = {}
-    results = [_result_to_json(r, id_lists) for r in report.results]
-    measured = dict.fromkeys([*(r.measure for r in report.results), *(e.measure for e in report.estimates)])
-    return {
-        "limner": "report",
-        "format": FORMAT,
-        "system": report.system,
-        "collection": report.collection,
-        "settings": dict(report.settings),
-        "notes": list(report.notes),
-        "hubs": {d: h.describe() for d, h in report.hubs.items()},
-        "measures": {str(m): m.traits() for m in measured},
-        "ids": {str(k): v for k, v in id_lists.items()},
-        "results": results,
-        "top": {d: _top_to_json(r) for d, r in report.top.items()},
-        "estimates": [json_ready(e.to_json()) for e in report.estimates],
-    }
 
 
 def read(path: str | Path) -> Report:
@@ -67,43 +37,9 @@ def read(path: str | Path) -> Report:
         return _sound(_from_json(content))
 
 
-def _result_to_json(r: Result, id_lists: dict[int, list[str]]) -> dict[str, object]:
-    key = next((k for k, v in id_lists.items() if v == list(r.queries)), len(id_lists))
-    id_lists.setdefault(key, list(r.queries))
-    interval = r.interval
-    content = {
-        "view": r.view,
-        "direction": r.direction,
-        "measure": str(r.measure),
-        "value": json_ready(r.value),
-        "interval": [json_ready(interval.low), json_ready(interval.high)] if interval else None,
-        "left_out": r.left_out,
-        "queries": str(key),
-        "values": json_ready(r.values.tolist()),
-        "clusters": None if r.clusters is None else r.clusters.tolist(),
-        "folds": None if r.folds is None else r.folds.tolist(),
-    }
-    if r.pool is not None:
-        content["pool"] = r.pool
-    if r.possible is not None:
-        content["possible"] = json_ready(list(r.possible))
-    images = next((part.clusters for part in r.parts if part.direction == "i2t"), None)
-    return content if images is None else {**content, "images": images.tolist()}
-
-
 def _numbers(values: Any) -> FloatArray:
     """The inverse of `json_ready` for an array of numbers."""
     return np.array([math.inf if v is None else float(v) for v in values], dtype=np.float64)
-
-
-def _top_to_json(ranking: Ranking) -> dict[str, object]:
-    return {
-        "queries": list(ranking.queries),
-        "candidates": list(ranking.candidates),
-        "indices": ranking.indices.tolist(),
-        "scores": None if ranking.scores is None else json_ready(ranking.scores.tolist()),
-        "n_candidates": ranking.n_candidates,
-    }
 
 
 def _from_json(content: Mapping[str, Any]) -> Report:

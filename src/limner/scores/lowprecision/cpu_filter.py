@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from limner.core.arrays import Float32
 from limner.core.progress import ProgressLike, as_progress
-from limner.scores.base import LARGEST, TILE_COLUMNS, TILE_ROWS, Best
+from limner.scores.base import LARGEST, Best
 from limner.scores.exact_products import Pairs, Products
 from limner.scores.lowprecision.int8_products import (
     MOST_DIMENSIONS,
@@ -37,7 +37,7 @@ from limner.scores.lowprecision.int8_products import (
 )
 from limner.scores.lowprecision.product_block import ProductBlock, Shifted
 from limner.scores.lowprecision.rounding_bounds import Bounds, Rounded
-from limner.scores.parallel_blocks import Block, Result, counted, threads, usable_cores
+from limner.scores.parallel_blocks import TILE_COLUMNS, TILE_ROWS, Block, Result, counted, threads, usable_cores
 
 Verified = Callable[[int, int | None], float]
 """See `Selective.verified`."""

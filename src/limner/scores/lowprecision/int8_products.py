@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Float32
-from limner.scores.base import TILE_COLUMNS, TILE_ROWS
 from limner.scores.lowprecision.rotation import Rotation
 from limner.scores.lowprecision.rounding_bounds import READ, Bits, Rounded, accumulation
-from limner.scores.parallel_blocks import threads
+from limner.scores.parallel_blocks import TILE_COLUMNS, TILE_ROWS, threads
 
 LINE = 64
 """Bytes of a register, to which its memory is aligned."""

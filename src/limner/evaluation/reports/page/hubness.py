@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from limner.evaluation.hubs import Hubs
 from limner.evaluation.reports.page import figures
 from limner.evaluation.reports.page.gallery import Gallery, PageItem
 from limner.evaluation.reports.page.ranks import rank_edges
 from limner.evaluation.reports.page.words import direction_title, nouns, percent, slug
-from limner.evaluation.reports.report import Report
+from limner.evaluation.reports.report import Hubs, Report
 
 STATISTICS = (
     (
