@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from limner.cli import app
 from limner.cli.command_table import GROUPS, ORDER
 
-VERBS, COMMANDS, OPTIONS, SPELLINGS = 14, 45, 289, 111
+VERBS, COMMANDS, OPTIONS, SPELLINGS = 14, 45, 289, 110
 LINES, COLUMNS = 80, 80
 """Of a help."""
 

@@ -10,7 +10,7 @@ import typer
 
 from limner.cli.commands.answers import Where, opened
 from limner.cli.console import answer, table, tell
-from limner.cli.options import Json, flag, word
+from limner.cli.options import Json, flag, named_options, whole_numbers, word
 from limner.core.errors import LimnerError, UnknownId, count
 
 if TYPE_CHECKING:
@@ -153,7 +153,9 @@ def assign(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="The annotator.", show_default=False)] = None,
     tasks: Annotated[int | None, word("Assign at most this many open tasks.", metavar="N", min=1)] = None,
     task: Annotated[list[int] | None, word("Assign this task, by number. Repeatable.", metavar="NUMBER")] = None,
-    turn: Annotated[int | None, word("Only tasks of this round of pooling.", "--round", metavar="N", min=1)] = None,
+    option: Annotated[
+        list[str] | None, word("round=N: only tasks of this round of pooling.", "--option", "-O", metavar="NAME=VALUE")
+    ] = None,
     move: Annotated[
         str | None, word("Move the unfinished assigned tasks to someone else.", "--to", metavar="NAME")
     ] = None,
@@ -174,9 +176,12 @@ def assign(
     """
     from limner.annotate.store.reservations import assigned_work
 
+    own = named_options(option, ("round",), of="assign")
+    whole_numbers(own, round=1)
+    turn = own.get("round")
     actions = [tasks is not None or turn is not None, bool(task), move is not None, release]
     if sum(actions) > 1 or (name is None) == any(actions):
-        raise typer.BadParameter("give a NAME with one of --tasks or --round, --task, --to, --release; or nothing")
+        raise typer.BadParameter("give a NAME with one of --tasks or -O round=N, --task, --to, --release; or nothing")
     with opened(store) as db:
         change = "" if name is None else _changed(db, name, tasks, task, turn, move)
         work = assigned_work(db)
