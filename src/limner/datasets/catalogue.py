@@ -225,6 +225,12 @@ BUILT_IN = (
         files=("captions.*", "metadata.*", "../captions.*"),
     ),
     Dataset(
+        "classes",
+        "images of classes, DIR/CLASS/IMAGE or a table with image and class: R@1 of images is zero-shot accuracy",
+        "limner.datasets.class_images:load_classes",
+        fetch="Your own data, or any classification data set as a folder for each class.",
+    ),
+    Dataset(
         "images",
         "a folder of images without captions, with the folders in it: a collection without texts",
         "limner.datasets.image_folder:load_images",

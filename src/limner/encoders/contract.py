@@ -16,9 +16,11 @@ from limner.core.collection import Collection, Items
 from limner.core.cut_texts import pass_on
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, shown
+from limner.core.ids import Ids
 from limner.core.images import NoImage
 from limner.core.progress import Progress, ProgressLike, as_progress, progress_for
 from limner.datasets import DATASETS, dataset
+from limner.datasets.class_images import PROMPTS
 from limner.encoders.lengths import count_for_library
 from limner.scores import Scores, VectorSets
 
@@ -137,6 +139,8 @@ def encoded(
         pass_on(note)
     images_only = getattr(system, "kinds", None) == ("image",)
     checked_items = Items.of(items, kind="image" if images_only else None)
+    if PROMPTS in checked_items.fields:
+        return _mean_of_prompts(system, checked_items, progress)
     with _missing_listed(checked_items):
         if _is_function(system):
             return _from_function(system, checked_items, progress)
@@ -144,6 +148,16 @@ def encoded(
         with nullcontext() if _is_built_in(system) else _with_failure_named(system, checked_items):
             vectors = encode(checked_items, **progress_for(encode, progress))
     return _rows(vectors, checked_items)
+
+
+def _mean_of_prompts(system: Any, items: Items, progress: Progress) -> Embeddings:
+    """Encodes classes with several prompts each: the mean of the unit vectors of its prompts."""
+    prompts = [tuple(map(str, each)) or (text,) for each, text in zip(items.field(PROMPTS), items.values, strict=True)]
+    distinct = list(dict.fromkeys(prompt for each in prompts for prompt in each))
+    vectors = encoded(system, Items(Ids(range(len(distinct))), distinct, kind="text"), progress=progress)
+    unit, row = vectors.normalised().matrix, {prompt: number for number, prompt in enumerate(distinct)}
+    means = np.stack([unit[[row[prompt] for prompt in each]].mean(axis=0) for each in prompts])
+    return Embeddings(items.ids, means)
 
 
 def encoded_sets(system: object, items: object, *, queries: bool, progress: ProgressLike = None) -> VectorSets:
