@@ -179,6 +179,22 @@ def test_images_of_any_shape(size):
 
 
 @with_packages
+def test_after_an_unreadable_image_the_others_are_not_encoded(tmp_path, monkeypatch):
+    (tmp_path / "bad.jpg").write_bytes(b"no image")
+    model, rows = offline_model.OfflineModel(threads=2), []
+    encode_one = model._probabilities
+
+    def count(items, row):
+        rows.append(row)
+        return encode_one(items, row) if row == 1 else np.zeros(1000)
+
+    monkeypatch.setattr(model, "_probabilities", count)
+    with pytest.raises(LimnerError, match="image '1'"):
+        model.encode(Items(range(500), [None, tmp_path / "bad.jpg", *[None] * 498], kind="image"))
+    assert len(rows) < 100
+
+
+@with_packages
 def test_results_say_that_it_is_the_offline_model(tmp_path):
     world = limner.load("scenes", images=4)
     model = offline_model.OfflineModel(threads=1)

@@ -14,7 +14,7 @@ import csv
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +55,7 @@ _DATA = Path(__file__).with_name("offline_data")
 _CLASSES, _EMBEDDINGS = _DATA / "imagenet_classes.txt", _DATA / "class_embeddings.npy"
 _SIDES = (192, 256)  # the shorter side of an image, at two scales
 _STRETCH = 2  # the longer side is at most this many times as long
+_AT_ONCE = 32  # images in a block
 _PARTS = 3  # along each side of an image
 _HEATS = (2.0, 1.5)  # temperatures of the whole image and of its parts
 _FLATTENING = 0.125  # 0 leaves the axes of the classes as they are, 0.5 makes them equally long
@@ -145,12 +146,15 @@ class OfflineModel:
         checked_items, progress = Items.of(items), as_progress(progress)
         if checked_items.kind == "text":
             return _unit(self.sentences.encode(checked_items, progress=progress) - self._text_centre)
-        rows = []
+        encode_one = partial(self._probabilities, checked_items)
+        rows = np.zeros((len(checked_items), len(self.classes)), dtype=np.float32)
         with ThreadPoolExecutor(self.threads) as pool:
-            for row in pool.map(lambda row: self._probabilities(checked_items, row), range(len(checked_items))):
-                rows.append(row)
-                progress(len(rows), len(checked_items))
-        return _unit(np.stack(rows) @ self._axes) if rows else np.zeros((0, self.dim), dtype=np.float32)
+            for low in range(0, len(rows), _AT_ONCE):  # after an unreadable image, only its block is waited for
+                block = range(low, min(low + _AT_ONCE, len(rows)))
+                for row, probabilities in zip(block, pool.map(encode_one, block), strict=True):
+                    rows[row] = probabilities
+                    progress(row + 1, len(rows))
+        return _unit(rows @ self._axes)
 
     def encode_images(self, items: Items, *, progress: ProgressLike = None) -> Embeddings:
         """Vectors of images in the joint space."""
