@@ -340,3 +340,18 @@ def test_at_a_terminal_the_user_is_asked_unless_the_offline_model_was_used_befor
     monkeypatch.setattr(PhotoIndex, "exists", True)
     photo_folders.photo_model(None, place=str(folder))
     assert len(answers) == 1 and asked == [False, False]
+
+
+# --- other commands -----------------------------------------------------------------------------------------------
+
+
+def test_a_map_of_photographs_needs_no_captions(folder, tmp_path, asked):
+    for number in range(8):
+        photograph(folder / f"{2010 + number % 2}" / f"{number}.png", (30 * number, 90, 200 - 20 * number), form="PNG")
+    bad_files(folder)
+    done = run("explain", "map", folder, "--method", "pca", "-o", tmp_path / "map.html", "-o", tmp_path / "map.json")
+    document = json.loads((tmp_path / "map.json").read_text())
+    assert document["points"] == len(document["items"]) == 12 and "left out" in done.stderr
+    assert {"folder", "width"} <= {colour["name"] for colour in document["colours"]}
+    assert {item["folder"] for item in document["items"]} == {"2019", "2010", "2011", None}
+    assert run("data", "audit", folder, "--json").exit_code == 0

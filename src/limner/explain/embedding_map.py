@@ -189,7 +189,7 @@ def embedding_map(
 
     Args:
         scores: Images by texts, from embeddings.
-        collection: The same images and texts.
+        collection: The same images and texts; there may be no texts.
         classes: The class of failure of each query that fails, as `failure_classes` finds them; without it, points are
             not coloured by failure.
         method: "tsne", "pca", or an object with `fit_transform` such as `umap.UMAP()`.
@@ -251,7 +251,9 @@ def _colours(
     classes: Classes | None,
     progress: Progress,
 ) -> list[MapColour]:
-    """By kind, failure, hubness, and every field with a few values."""
+    """By kind, failure, hubness, and every field with a few values; images without texts by their fields alone."""
+    if not min(scores.shape):  # images alone
+        return list(_fields(collection, ids, is_text))
     colours = [MapColour.of("kind", ["text" if text else "image" for text in is_text])]
     if classes is not None:
         classes_of_kind = [classes["t2i"] if text else classes["i2t"] for text in is_text]

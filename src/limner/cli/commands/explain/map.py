@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.commands.explain.failures import opened_system
-from limner.cli.console import answer, progress
+from limner.cli.console import answer, progress, tell
 from limner.cli.inputs import SYSTEM, SystemOptions, system_word
 from limner.cli.options import (
     Json,
@@ -25,6 +26,7 @@ from limner.cli.options import (
     text_option,
     word,
 )
+from limner.cli.photo_folders import is_photo_folder, photo_model
 
 Out = Annotated[list[Path] | None, out_word("Write the map: .html .json. Repeatable.")]
 
@@ -45,24 +47,34 @@ def map_embeddings(
 ) -> None:
     """Draw images and texts as points in two dimensions, coloured by failure, hubness, split or field.
 
+    A folder of images needs no captions, and no model has to be named for it.
+
     On the page you can zoom, select a region and list its items. Distances on a map are not distances in the embedding
     space; its trustworthiness shows how reliable neighbours are. 'limner serve' has the same map with thumbnails. -O
     failures=false does not look for failures to colour by.
 
     Examples:
       $ limner explain map scenes --model histograms -o map.html
+      $ limner explain map photos/ -o map.html
       $ limner explain map captions.csv --images images.npy --texts texts.npy --method pca -o map.json
     """
     from limner.explain.embedding_map import ENDINGS, embedding_map, failure_classes
+    from limner.search.photo_fields import with_photo_fields
 
     refuse_ending(out, ENDINGS, "map")
     own, loader = command_options(option, "map")
+    if system is None and images is None and is_photo_folder(collection):
+        chosen_model = photo_model(None)
+        tell(f"model: {chosen_model.line}")
+        system = chosen_model.name
     full_collection = load(collection, loader)
+    if not len(full_collection.texts):
+        full_collection = replace(full_collection, images=with_photo_fields(full_collection.images))
     system_options = SystemOptions(images, texts, system=system, trust=trust, features=text_option(own, "features"))
     source, chosen = opened_system(system_options, full_collection, split, None)
     scores: Any = source["i2t"]
     classes = None
-    if switch(own, "failures", default=True):
+    if switch(own, "failures", default=True) and len(chosen.texts):
         with progress("looking for failures") as step:
             classes = failure_classes(scores, chosen, full_collection, progress=step)
     count = min(len(chosen.images) + len(chosen.texts), limit)
