@@ -107,3 +107,9 @@ def test_from_the_shell(tmp_path, folder):
     assert done.exit_code == 3 and "direction" in done.output
     with pytest.raises(LimnerError, match="form of a folder 'x'"):
         write(limner.load(folder), tmp_path / "y", form="x")
+
+
+def test_a_folder_without_queries_says_which_file_is_missing(tmp_path):
+    lines(tmp_path / "corpus.jsonl", [{"_id": "a", "image": "a.jpg"}])
+    with pytest.raises(LimnerError, match=r"has no queries.jsonl: expected the queries of BEIR.*it has 'corpus.jsonl'"):
+        load_beir(tmp_path)

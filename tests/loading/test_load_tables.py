@@ -11,6 +11,7 @@ import pytest
 from pictures import png, put
 
 from limner.core.errors import LimnerError, UnknownName
+from limner.datasets import load
 from limner.datasets.caption_tables import load_folder, load_table
 from limner.datasets.wikipedia import image_names
 
@@ -210,3 +211,31 @@ def test_quotes_as_plain_text(tmp_path):
 
 def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):
     assert load_table(csv_file(tmp_path, "\ufeffimage,caption\na,x\n")).texts.values == ("x",)
+
+
+@pytest.mark.parametrize("name", ["path", "img", "file"])
+def test_images_may_be_called_path_img_or_file(tmp_path, name):
+    loaded = load_table(put(tmp_path, pairs__csv=f"{name};text\na.jpg;one, two\n") / "pairs.csv")
+    assert (loaded.images.ids[0], loaded.texts.values) == ("a.jpg", ("one, two",))
+
+
+def test_a_csv_may_be_separated_by_tabs(tmp_path):
+    assert load_table(put(tmp_path, x__csv="image\tcaption\na.jpg\tone\n") / "x.csv").texts.values == ("one",)
+
+
+def test_columns_by_name_on_a_command_line(tmp_path):
+    file = put(tmp_path, x__csv="photo,alt\na.jpg,one\n") / "x.csv"
+    assert load(file, columns="image=photo, caption=alt").texts.values == ("one",)
+    with pytest.raises(LimnerError, match="expected ROLE=NAME"):
+        load(file, columns="photo")
+    with pytest.raises(UnknownName, match="column role 'picture'"):
+        load(file, columns="picture=photo")
+
+
+def test_a_list_of_json_objects_as_of_blip(tmp_path):
+    rows = [{"image": "a.jpg", "caption": ["one", "two"]}, {"image": "b.jpg", "caption": "three", "image_id": "b"}]
+    loaded = load(put(tmp_path, test__json=json.dumps(rows)) / "test.json")
+    assert (list(loaded.images.ids), loaded.texts.values) == (["a.jpg", "b"], ("one", "two", "three"))
+    for content, message in (("{}", "a JSON dict, expected a list of objects"), ("[1]", "line 1: a JSON int")):
+        with pytest.raises(LimnerError, match=message):
+            load(put(tmp_path, odd__json=content) / "odd.json")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from limner.core.collection import Collection, Items
-from limner.core.errors import LimnerError, UnknownName
+from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import replacing_folder
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
@@ -42,6 +42,7 @@ def load_beir(
         images: Folder with the images; the BEIR folder by default.
     """
     root = existing(path, what="BEIR folder")
+    _refuse_missing(root)
     sides = {name: _entries(root / file) for name, file in (("queries", QUERIES), ("corpus", CORPUS))}
     with_images = [name for name, rows in sides.items() if any("image" in row for row in rows.values())]
     if direction is None and len(with_images) != 1:
@@ -65,6 +66,17 @@ def load_beir(
     pairs = Judgements.from_pairs([(q, c, g) for (q, c), g in every.items()], **ids, name="pairs")
     splits = _splits(judged, 1 if task == "t2i" else 0)
     return Collection(root.name, image_items, texts, pairs.T if task == "t2i" else pairs, splits)
+
+
+def _refuse_missing(root: Path) -> None:
+    """Refuses a folder without one of its files, and says what is in that file."""
+    for name, content in ((CORPUS, "the candidates"), (QUERIES, "the queries")):
+        if not (root / name).is_file():
+            others = sorted(file.name for file in root.glob("*.jsonl"))
+            present = f"it has {shown(others)}" if others else "it has no .jsonl file"
+            raise LimnerError(
+                f"{root} has no {name}: expected {content} of BEIR, one {{'_id': ..., 'text': ...}} per line; {present}"
+            )
 
 
 def _splits(judged: Mapping[str, Mapping[tuple[str, str], float]], side: int) -> dict[str, list[str]]:

@@ -16,10 +16,24 @@ from limner.core.images import Value, as_value
 from limner.core.paths import damage_told, refuse_irregular
 from limner.datasets.assembly import Assembly, Check
 from limner.datasets.image_files import IMAGE_ENDINGS
-from limner.datasets.text_files import At, JsonObject, existing, json_lines, lines, number, optional_file, refuse, table
+from limner.datasets.text_files import (
+    At,
+    JsonObject,
+    existing,
+    json_lines,
+    json_list,
+    lines,
+    number,
+    optional_file,
+    refuse,
+    table,
+)
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "image": ("image", "file_name", "filename", "image_path", "filepath", "image_name", "image_id"),
+    "image": (
+        *("image", "file_name", "filename", "image_path", "filepath", "image_name", "image_file"),
+        *("path", "img", "file", "image_id"),
+    ),
     "caption": ("caption", "text", "sentence", "description"),
     "captions": ("captions",),
     "id": ("id", "caption_id", "text_id", "sentid"),
@@ -30,7 +44,10 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 """Role -> accepted column names; the first one found is used."""
 
-ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".parquet")
+Columns = Mapping[str, str] | str
+"""Column names by role: {"image": "path", "caption": "alt"}, or "image=path, caption=alt"."""
+
+ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet")
 _EACH = "captions_"
 """Columns whose names begin so have a list with a value for each of the `captions` of a row."""
 _CAPTION_FILES = tuple(f"{stem}{ending}" for stem in ("captions", "metadata") for ending in ENDINGS)
@@ -41,13 +58,15 @@ def load_table(
     *,
     split: str | None = None,
     images: str | Path | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
     quoted: bool = True,
     encoding: str = "utf-8",
     check_images: Check = False,
     strict: bool = False,
 ) -> Collection:
-    r"""Loads a csv, tsv, txt (comma or tab), jsonl or parquet table, one caption per row; text files may be gzipped.
+    r"""Loads a csv, tsv, txt, jsonl, json or parquet table, one caption per row; text files may be gzipped.
+
+    A csv or txt is separated by commas, semicolons or tabs, by its header. A json file is a list of objects, as BLIP's.
 
     Columns: `image` (a file name, path or any id) and `caption`; optional `id` of the caption, `image_id`, `split`,
         `language` and `grade` (1 by default; 0 means judged and not relevant). jsonl and parquet may have a list
@@ -60,7 +79,7 @@ def load_table(
         path: The table.
         split: Only this split.
         images: Folder that the names in `image` are relative to; the table's own folder and its `images/` by default.
-        columns: Column names of the table, e.g. `{"image": "photo", "caption": "alt"}`.
+        columns: Column names of the table, e.g. `{"image": "photo", "caption": "alt"}` or "image=photo,caption=alt".
         quoted: Whether double quotes enclose cells; with False they are ordinary characters.
         encoding: Encoding of a text table; never guessed.
         check_images: Open every image; skip and list those that cannot be opened.
@@ -85,7 +104,7 @@ def load_folder(
     *,
     split: str | None = None,
     captions: str | Path | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
     quoted: bool = True,
     encoding: str = "utf-8",
     check_images: Check = False,
@@ -152,14 +171,18 @@ def table_rows(file: Path, *, quoted: bool = True, encoding: str = "utf-8") -> I
         return _parquet_rows(file)
     if ending in (".jsonl", ".ndjson"):
         return json_lines(file)
+    if ending == ".json":
+        return json_list(file)
     return table(file, delimiter=_delimiter(file, ending, encoding), quoted=quoted, encoding=encoding)
 
 
 def _delimiter(file: Path, ending: str, encoding: str) -> str:
-    if ending == ".txt":
-        _, header = next(lines(file, encoding=encoding), (1, ""))
-        return "\t" if "\t" in header else ","
-    return "\t" if ending == ".tsv" else ","
+    """The separator of the header: of a csv a comma, else a semicolon or a tab; of a txt a tab first."""
+    if ending == ".tsv":
+        return "\t"
+    _, header = next(lines(file, encoding=encoding), (1, ""))
+    order = "\t,;" if ending == ".txt" else ",;\t"
+    return next((each for each in order if each in header), ",")
 
 
 def _parquet_rows(file: Path) -> Iterator[tuple[At, dict[str, object]]]:
@@ -172,15 +195,29 @@ def _parquet_rows(file: Path) -> Iterator[tuple[At, dict[str, object]]]:
                 yield At(file, row), entry
 
 
+def columns_by_role(columns: Columns) -> dict[str, str]:
+    """The names of columns by role, also as they are written on a command line.
+
+    >>> columns_by_role("image=path, caption=alt")
+    {'image': 'path', 'caption': 'alt'}
+    """
+    if not isinstance(columns, str):
+        return dict(columns)
+    pairs = [each.partition("=") for each in columns.split(",")]
+    if not all(role.strip() and name.strip() for role, _, name in pairs):
+        raise LimnerError(f"columns={columns!r}: expected ROLE=NAME, ..., such as columns=image=path,caption=alt")
+    return {role.strip(): name.strip() for role, _, name in pairs}
+
+
 class TableReader:
     """Adds table rows to an assembly, by column role."""
 
-    def __init__(self, assembly: Assembly, columns: Mapping[str, str]) -> None:
-        for role in columns:
+    def __init__(self, assembly: Assembly, columns: Columns) -> None:
+        self.assembly = assembly
+        self.columns = columns_by_role(columns)
+        for role in self.columns:
             if role not in COLUMNS:
                 raise UnknownName("column role", role, COLUMNS)
-        self.assembly = assembly
-        self.columns = columns
         self.key_of: dict[str, str] = {}
         self.image_of: dict[object, str] = {}
 

@@ -238,8 +238,19 @@ BUILT_IN = (
     ),
     Dataset(
         "table",
-        "a csv, tsv, jsonl or parquet table with columns image and caption",
+        "a csv, tsv, jsonl, json or parquet table with columns image and caption",
         "limner.datasets.caption_tables:load_table",
-        files=("*.csv", "*.tsv", "*.jsonl", "*.ndjson", "*.parquet", "*.txt", "*.csv.gz", "*.tsv.gz", "*.jsonl.gz"),
+        files=(
+            "*.csv",
+            "*.tsv",
+            "*.jsonl",
+            "*.ndjson",
+            "*.parquet",
+            "*.json",
+            "*.txt",
+            "*.csv.gz",
+            "*.tsv.gz",
+            "*.jsonl.gz",
+        ),
     ),
 )

@@ -18,7 +18,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.judgements import Judgements
 from limner.datasets.assembly import Assembly, Check
-from limner.datasets.caption_tables import COLUMNS, TableReader, table_rows
+from limner.datasets.caption_tables import COLUMNS, Columns, TableReader, columns_by_role, table_rows
 from limner.datasets.croissant_writing import HEAD
 from limner.datasets.text_files import At, JsonObject, existing, json_file, number, refuse
 
@@ -34,7 +34,7 @@ def load_croissant(
     *,
     split: str | None = None,
     record_set: str | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
     images: str | Path | None = None,
     check_images: Check = False,
     strict: bool = False,
@@ -56,18 +56,17 @@ def load_croissant(
     source = existing(path, what="Croissant file")
     file = source / HEAD if source.is_dir() else source
     read = _Croissant(existing(file, what="Croissant file"), strict=strict)
-    if record_set is None and not columns and set(OWN) <= read.sets.keys():
+    roles = columns_by_role(columns or {})
+    if record_set is None and not roles and set(OWN) <= read.sets.keys():
         return _read_own(read, split, images, check_images)
-    chosen = read.chosen(record_set, columns or {})
+    chosen = read.chosen(record_set, roles)
     rows = read.records(chosen)
     first = next(rows, None)  # by now the folders of the images are known
     candidates = [*read.folders, read.root, read.root / "images"]
     folders = candidates if images is None else [existing(images, what="folder of images")]
-    names = (columns["image"],) if columns and "image" in columns else COLUMNS["image"]
+    names = (roles["image"],) if "image" in roles else COLUMNS["image"]
     every = () if first is None else chain([first], rows)
-    TableReader(read.assembly, columns or {}).add_all(
-        ((at, _confined(row, names, folders, at)) for at, row in every), file
-    )
+    TableReader(read.assembly, roles).add_all(((at, _confined(row, names, folders, at)) for at, row in every), file)
     return read.assembly.finish(split=split, images=images, folders=candidates, check_images=check_images)
 
 

@@ -16,7 +16,7 @@ from limner.core.extras import missing
 from limner.core.images import open_image
 from limner.core.paths import damage_told, refuse_bomb
 from limner.datasets.assembly import Assembly, Check, split_name
-from limner.datasets.caption_tables import TableReader, table_rows
+from limner.datasets.caption_tables import Columns, TableReader, columns_by_role, table_rows
 from limner.datasets.hub_columns import HubColumns, hub_columns, refuse_incomplete
 from limner.datasets.hub_layout import CONVERTED, BySplit, HubLayout, hub_layout
 from limner.datasets.hub_repository import HubData
@@ -36,7 +36,7 @@ def load_hub(
     split: str | None = None,
     config: str | None = None,
     revision: str | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
     direction: str | None = None,
     check_images: Check = False,
     strict: bool = False,
@@ -73,7 +73,14 @@ def load_hub(
     part, files = layout.chosen(config, name=name)
     assembly = Assembly(called if len(layout.configs) == 1 else f"{called}-{part}", strict=strict)
     has_splits = len(files) > 1
-    _add_files(assembly, data, layout.kind, _of_split(files, split, name), columns or {}, has_splits=has_splits)
+    _add_files(
+        assembly,
+        data,
+        layout.kind,
+        _of_split(files, split, name),
+        columns_by_role(columns or {}),
+        has_splits=has_splits,
+    )
     loaded = assembly.finish(split=split, check_images=check_images)
     return replace(loaded, origin=data.origin)
 

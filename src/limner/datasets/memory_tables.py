@@ -17,7 +17,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError, shown
 from limner.core.paths import damage_told, read_json, refuse_irregular
 from limner.datasets.assembly import Assembly, Check
-from limner.datasets.caption_tables import TableReader
+from limner.datasets.caption_tables import Columns, TableReader
 from limner.datasets.text_files import At, JsonObject, existing
 
 Row = JsonObject
@@ -30,7 +30,7 @@ def load_object(
     split: str | None = None,
     name: str | None = None,
     images: str | Path | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
     check_images: Check = False,
     strict: bool = False,
 ) -> Collection:
@@ -62,7 +62,7 @@ def load_saved(
     *,
     split: str | None = None,
     images: str | Path | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
     check_images: Check = False,
     strict: bool = False,
 ) -> Collection:

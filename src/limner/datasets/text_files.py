@@ -269,6 +269,17 @@ def json_lines(path: Path) -> Iterator[tuple[At, dict[str, object]]]:
         yield at, value
 
 
+def json_list(path: Path) -> Iterator[tuple[At, dict[str, object]]]:
+    """The objects of a JSON list, each with its number from 1."""
+    value = parse_json("".join(_decoded(path, "utf-8")), where=str(path))
+    if not isinstance(value, list):
+        refuse(At(path), f"a JSON {type(value).__name__}, expected a list of objects with an image and a caption")
+    for number, entry in enumerate(value, start=1):
+        if not isinstance(entry, dict):
+            refuse(At(path, number), f"a JSON {type(entry).__name__}, expected an object with named values")
+        yield At(path, number), entry
+
+
 def json_file(path: Path, *, keys: Iterable[str] = ()) -> dict[str, Any]:
     """One JSON object, checked for required keys."""
     value = parse_json("".join(_decoded(path, "utf-8")), where=str(path))
