@@ -21,7 +21,9 @@ from limner.core.extras import missing
 from limner.core.tensor_files import read_legacy_weights
 from limner.encoders import encoded, encoder, offline_model
 from limner.encoders.cache import Cached
+from limner.encoders.contract import notes_of
 from limner.encoders.default_encoder import CLIP, FILES, default_encoder, default_model
+from limner.encoders.opening import open_encoder
 
 LACKING = missing(*offline_model.PACKAGES)
 with_packages = pytest.mark.skipif(LACKING is not None, reason=f"no package {LACKING}: pip install 'limner[onnx]'")
@@ -204,6 +206,13 @@ def test_results_say_that_it_is_the_offline_model(tmp_path):
     for _ in range(2):  # fresh, and from the cache
         with pytest.warns(LimnerWarning, match="offline model"):
             encoded(cached, world.images)
+
+
+@with_packages
+def test_a_model_that_stays_closed_says_it_too(tmp_path):
+    opened = [open_encoder("offline", {"threads": 1}, tmp_path) for _ in range(2)]
+    assert [type(each).__name__ for each in opened] == ["OfflineModel", "DeferredEncoder"]
+    assert [notes_of(each) for each in opened] == [(offline_model.NOTE,)] * 2
 
 
 @with_packages

@@ -127,14 +127,15 @@ class OfflineModel:
     def __init__(self, *, threads: int | None = None) -> None:
         require(*PACKAGES, what=_WHAT)
         self.threads = threads or usable_cores()
-        self.files = tuple(package_file(package, file, purpose=_WHAT) for package, file in WEIGHTS)
+        weights = (package_file(package, file, purpose=_WHAT) for package, file in WEIGHTS)
+        self.files = (*weights, _EMBEDDINGS)
         self.sentences = minilm_int8(threads=self.threads)
 
     @property
     def fingerprint(self) -> str:
         """The weights, the sentences of the classes and how they are joined."""
         settings = f"{_SIDES} {_STRETCH} {_PARTS} {_HEATS} {_FLATTENING} {_RIDGE} {_PEOPLE}"
-        return f"{NAME} {' '.join(map(fingerprint_of, (*self.files, _EMBEDDINGS)))} {settings}"
+        return f"{NAME} {' '.join(map(fingerprint_of, self.files))} {settings}"
 
     def encode(self, items: Items | Sequence[str], *, progress: ProgressLike = None) -> Float32:
         """Vectors of images or texts, one row per item.
