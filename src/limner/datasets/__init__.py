@@ -163,8 +163,10 @@ def detect(path: str | Path) -> Dataset:
     detected = next((entry for entry in BUILT_IN if _fits(entry, path)), None)
     if detected is None and path.is_dir() and not (path / "items.lance").is_dir():
         from limner.datasets.image_folder import has_images
+        from limner.datasets.pdf_pages import pdf_names
 
-        detected = _BY_NAME["images"] if has_images(path) else None
+        kind = "images" if has_images(path) else "pdf" if pdf_names(path) else None
+        detected = None if kind is None else _BY_NAME[kind]
     if detected is None:
         raise LimnerError(_unrecognised(path))
     return detected
@@ -185,7 +187,7 @@ def _fits(entry: Dataset, path: Path) -> bool:
         return entry.name != "folder" and any(fnmatch(path.name, pattern.rsplit("/", 1)[-1]) for pattern in entry.files)
     if entry.name == "table":
         return False
-    return entry.name != "images" and any(_any_file(path, pattern) for pattern in entry.files)
+    return entry.name not in ("images", "pdf") and any(_any_file(path, pattern) for pattern in entry.files)
 
 
 def _any_file(folder: Path, pattern: str) -> bool:

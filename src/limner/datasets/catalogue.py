@@ -237,6 +237,12 @@ BUILT_IN = (
         files=("*.jpg", "*.png", "*/*.jpg"),
     ),
     Dataset(
+        "pdf",
+        "PDF files, one or a folder of them: an image of each page, a collection without texts",
+        "limner.datasets.pdf_pages:load_pdfs",
+        files=("*.pdf",),
+    ),
+    Dataset(
         "table",
         "a csv, tsv, jsonl, json or parquet table with columns image and caption",
         "limner.datasets.caption_tables:load_table",

@@ -56,7 +56,7 @@ def photos(folder: str | Path) -> Photos:
     root = existing(folder, what="folder of images")
     names: list[str] = []
     left_out: list[tuple[str, str]] = []
-    for name in _files(root):
+    for name in files_below(root):
         reason = _name_fault(name)
         if reason is not None:
             left_out.append((_printable(name), reason))
@@ -115,10 +115,10 @@ def load_images(
 
 def has_images(folder: Path) -> bool:
     """Whether there are files of images below a folder, by their names."""
-    return folder.is_dir() and any(Path(name).suffix.lower() in IMAGE_ENDINGS for name in _files(folder))
+    return folder.is_dir() and any(Path(name).suffix.lower() in IMAGE_ENDINGS for name in files_below(folder))
 
 
-def _files(root: Path) -> Iterator[str]:
+def files_below(root: Path) -> Iterator[str]:
     """The names of all files below a folder, in order, without hidden folders."""
     for place, folders, files in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
