@@ -76,9 +76,10 @@ def load_pdfs(
     pages = [page for name in names for page in _pages(root, name, resolution, notes)]
     if not pages:
         raise LimnerError(f"no pages in {source}: " + ("; ".join(notes.listed()) or "expected files that end in .pdf"))
-    fields = {"document": [name for name, _ in pages], "page": [page.page + 1 for _, page in pages]}
     ids = Ids((f"{name}#{page.page + 1}" for name, page in pages), what="image")
-    images, texts = Items(ids, [page for _, page in pages], fields), Items(Ids((), what="text"), [], kind="text")
+    fields = {"document": [name for name, _ in pages]}
+    images = Items(ids, [page for _, page in pages], fields).with_fields(page=[page.page + 1 for _, page in pages])
+    texts = Items(Ids((), what="text"), [], kind="text")
     pairs = Judgements.from_pairs((), queries=images.ids, candidates=texts.ids)
     return Collection(source.resolve().stem, images, texts, pairs, warnings=notes.listed())
 
