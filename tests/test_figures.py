@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from typer.testing import CliRunner
 
 import limner
@@ -102,6 +103,54 @@ def test_differences_of_a_comparison(reports, tmp_path):
     assert 100 * line.differences[0].value == pytest.approx(axes.lines[0].get_xdata()[0])
     several = limner.compare([*reports, reports[0]], samples=200)
     assert several.figure().legends, "which mark is which pair"
+
+
+NAMES = {
+    12: ("histograms-1", "histograms-2", "histograms-3"),
+    60: tuple(f"{letter}-model-with-a-name-of-sixty-characters-as-some-hubs-have-it" for letter in "abc"),
+}
+
+
+def boxes(figure):
+    """Where the panels are drawn, with their labels, and the legend; and the paper."""
+    figure.set_dpi(40)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    drawer = canvas.get_renderer()
+    return (
+        [axes.get_tightbbox(drawer) for axes in figure.axes],
+        [axes.get_window_extent(drawer) for axes in figure.axes],
+        [legend.get_window_extent(drawer) for legend in figure.legends],
+        figure.bbox,
+    )
+
+
+@pytest.mark.parametrize("letters", NAMES)
+@pytest.mark.parametrize("kind", ["recall", "measures", "hubs", "comparison"])
+@pytest.mark.parametrize("width", ["column", "page"])
+def test_names_of_any_length_fit_and_leave_room_for_the_panels(reports, kind, letters, width):
+    named = [replace(report, system=name) for name, report in zip(NAMES[letters], [*reports, reports[0]], strict=False)]
+    if kind == "comparison":
+        figure = limner.compare(named, samples=100).figure(width=width)
+    else:
+        figure = named[0].figure(kind, width=width, other_reports=named[1:])
+    with_labels, panels, (legend,), paper = boxes(figure)
+    for box in (*with_labels, legend):
+        assert paper.x0 <= box.x0 and box.x1 <= paper.x1 and paper.y0 - 1 <= box.y0 and box.y1 <= paper.y1 + 1, box
+    columns = len({round(box.x0) for box in panels})
+    assert all(box.width > 0.6 * paper.width / columns and box.height > 0.6 * figure.dpi for box in panels), (
+        "no slivers"
+    )
+    assert all(not legend.overlaps(box) for box in with_labels)
+
+
+def test_a_legend_names_systems_shortly_and_apart(reports):
+    named = [
+        replace(report, system=f"clip(model=/data/{part}/vit)") for part, report in zip("ab", reports, strict=True)
+    ]
+    (legend,) = named[0].figure("recall", other_reports=named[1:]).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["a/vit", "b/vit"]
+    assert legend.get_title().get_text() == "pairs"
 
 
 def test_what_cannot_be_drawn_is_refused(reports, tmp_path):

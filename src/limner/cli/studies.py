@@ -11,6 +11,7 @@ import typer
 from limner.cli.commands.answers import opened
 from limner.cli.console import progress, tell_notes
 from limner.cli.inputs import as_features
+from limner.core.display_names import display_names
 from limner.core.progress import progress_for
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def several(
 
     if not names and not scores and not runs:
         raise typer.BadParameter("no system: give --model, --scores NAME=FILE or --run NAME=FILE")
-    specs = {Path(name).stem: find_system(name, trust=trust) for name in names}
+    specs = {short: find_system(name, trust=trust) for short, name in zip(display_names(names), names, strict=True)}
     specs |= {name: find_system(ScoreFile(file)) for name, file in _named(scores)}
     files: dict[str, list[Path]] = {}
     for name, file in _named(runs):

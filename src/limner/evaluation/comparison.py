@@ -20,6 +20,7 @@ import numpy as np
 from limner.core.arrays import FloatArray
 from limner.core.collection import Collection
 from limner.core.cut_texts import is_cut_note
+from limner.core.display_names import display_names
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import ProgressLike, counting
 from limner.core.registry import Registry
@@ -301,9 +302,8 @@ def _estimated(
 
 
 def system_names(reports: Sequence[Evaluated]) -> tuple[str, ...]:
-    """System names, numbered if two are the same."""
-    names = [r.system for r in reports]
-    return tuple(n if names.count(n) == 1 else f"{n} ({i + 1})" for i, n in enumerate(names))
+    """Short names of the systems, told apart where they are the same."""
+    return display_names([report.system for report in reports])
 
 
 def _different(reports: Sequence[Evaluated], shared: list[tuple[str, str, str]]) -> list[str]:

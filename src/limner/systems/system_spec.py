@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from limner.core import model_store
 from limner.core.cut_texts import cut_ids, noted
+from limner.core.display_names import display_name
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.progress import SILENT, Progress, ProgressLike, progress_for
@@ -206,10 +207,10 @@ class SystemSpec:
                 "out"
             )
         if self.has_only_scores:
-            with stage(f"reading {self.name}"):
+            with stage(f"reading {display_name(self.name)}"):
                 return OpenSystem(self.name, self._read(parts), parts.evaluated, notes=(*parts.notes, *self.notes))
         model = self.trained(parts, features=features, stage=stage)
-        with stage(f"scoring {len(parts.evaluated.images):,} images with {self.name}") as progress:
+        with stage(f"scoring {len(parts.evaluated.images):,} images with {display_name(self.name)}") as progress:
             scorer = self._with_cache(model)
             scores = scores_of_model(scorer, parts.evaluated, features=features, progress=progress)
         training = parts.training if self.is_trained_now else None
@@ -231,7 +232,7 @@ class SystemSpec:
         options = dict(self.options) | ({} if features is None else {"features": features})
         if self.cache is not None:
             options["cache"] = self.cache
-        with stage(f"training {self.name} on {len(training.images):,} images") as progress:
+        with stage(f"training {display_name(self.name)} on {len(training.images):,} images") as progress:
             options |= progress_for(trainer, progress) | dev_of(trainer, parts)
             return train(training, self.origin, **options)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from limner.core.display_names import display_name
 from limner.core.errors import LimnerError, UnknownId
 from limner.web.search_request import LOWEST_PROMISE, SearchRequest, no_new_image
 
@@ -86,7 +87,7 @@ class ServedIndex:
     def encoder(self) -> str:
         """The display name of its model; never a path on the server."""
         called = self.index.about.made_by or self.index.about.system or "vectors"
-        return called.replace("\\", "/").rstrip("/").rpartition("/")[2]
+        return display_name(called).replace("\\", "/").rstrip("/").rpartition("/")[2]
 
     def unknown_words(self, text: str) -> list[str]:
         """The words of a text that its model does not know."""

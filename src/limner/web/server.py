@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from limner.core.display_names import display_names
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def make_app(
     listed = [collections] if isinstance(collections, str) else list(collections)
     systems = settings.get("systems", SYSTEMS)
     if not isinstance(systems, Mapping):
-        systems = {_short(name): name for name in systems}
+        systems = dict(zip(display_names(systems), systems, strict=True))
     options, trust = settings.get("options"), settings.get("trust", False)
     library = Library(
         _named(listed, dict(options or {})),
@@ -171,11 +172,6 @@ def _opened(indexes: Mapping[str, str | Index] | Sequence[str], *, trust: bool) 
     if len(listed) < len(indexes):
         raise LimnerError("two indexes have the same name: give each a name, NAME=DIR")
     return {name: ServedIndex.open(name, source, trust=trust) for name, source in listed.items()}
-
-
-def _short(name: str) -> str:
-    """The display name of a system: its file name without the path."""
-    return Path(name).stem if "/" in name or Path(name).suffix == ".npz" else name
 
 
 def _named(listed: Sequence[str | Collection], options: dict[str, Any]) -> dict[str, str | Collection]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+from limner.core.display_names import display_names
 from limner.core.version import VERSION
 from limner.evaluation.boards.board import Board, BoardRow, BoardTable
 from limner.evaluation.measures import Measure
@@ -16,11 +18,23 @@ HEAD = ("ranks", "system", "value", "interval", "queries", "detectable", "querie
 
 def board_document(board: Board) -> Document:
     """What a leaderboard shows: a row per system, the best first."""
+    board = _shortly_named(board)
     grids = [
         Grid(t.title, (HEAD, *(_cells(t.measure, row) for row in t.rows)), f"{t.title} ({t.method})")
         for t in board.tables
     ]
     return Document("Leaderboard", grids, notes(board), (foot(board),), is_titled=False)
+
+
+def _shortly_named(board: Board) -> Board:
+    """The board with short names of its systems, told apart where they are the same."""
+    names = list(dict.fromkeys(row.system for table in board.tables for row in table.rows))
+    short = dict(zip(names, display_names(names), strict=True))
+    tables = (
+        replace(table, rows=tuple(replace(row, system=short[row.system]) for row in table.rows))
+        for table in board.tables
+    )
+    return replace(board, tables=tuple(tables))
 
 
 def _cells(measure: Measure, row: BoardRow) -> tuple[str, ...]:
@@ -83,6 +97,7 @@ def render_board(board: Board) -> str:
     from limner.evaluation.reports.page import NOTES, written
     from limner.evaluation.reports.page.words import slug
 
+    board = _shortly_named(board)
     tables = [{**_table_content(table), "id": f"t{at}-{slug(table.title)}"} for at, table in enumerate(board.tables)]
     remarks = notes(board)
     contents = [*((table["id"], table["title"]) for table in tables), *([NOTES] if remarks else [])]

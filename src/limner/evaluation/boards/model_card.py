@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from limner.core.display_names import display_name
 from limner.core.errors import LimnerError
 from limner.core.extras import needed
 from limner.core.files import write_text
@@ -34,11 +35,11 @@ def write_model_card(report: Report, path: str | Path, *, model: str | None = No
         path: The card, usually README.md.
         model: Name of the model in the metadata; by default the one that the card has, or the name of the system.
     """
-    hub, target = _hub(), place_for(path)
-    card = _card(hub, target) if target.is_file() else hub.ModelCard(f"---\n{{}}\n---\n\n# {model or report.system}\n")
+    hub, target, name = _hub(), place_for(path), model or display_name(report.system)
+    card = _card(hub, target) if target.is_file() else hub.ModelCard(f"---\n{{}}\n---\n\n# {name}\n")
     unreplaced = [each for each in card.data.eval_results or [] if not _replaced(each, report)]
     card.data.eval_results = [*unreplaced, *(_result(hub, report, result) for result in report.results)]
-    card.data.model_name = model or card.data.get("model_name") or report.system
+    card.data.model_name = model or card.data.get("model_name") or name
     write_text(target, str(card))
     return target
 

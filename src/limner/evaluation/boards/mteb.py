@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from limner.core.display_names import display_name
 from limner.core.errors import LimnerError
 from limner.core.files import write_text
 from limner.core.paths import damage_told, read_json
@@ -167,9 +168,9 @@ def write_mteb(report: Report, folder: str | Path) -> list[Path]:
         The files.
     """
     results = task_results(report)
-    target = Path(folder) / re.sub(r"[^\w.-]+", "__", report.system).lstrip(".") / "limner"
+    target = Path(folder) / re.sub(r"[^\w.-]+", "__", display_name(report.system)).lstrip(".") / "limner"
     target.mkdir(parents=True, exist_ok=True)
-    write_text(target / META, json.dumps({"name": report.system, "revision": "limner"}))
+    write_text(target / META, json.dumps({"name": display_name(report.system), "revision": "limner"}))
     for task, content in results.items():
         write_text(target / f"{task}.json", json.dumps(content, indent=2, allow_nan=False))
     return [target / f"{task}.json" for task in results]

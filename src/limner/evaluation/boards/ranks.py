@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from limner.core.arrays import FloatArray
+from limner.core.display_names import display_names
 from limner.core.errors import LimnerError, UnknownName
 from limner.evaluation.reports.report import Report
 from limner.stats import kendall_tau_b
@@ -169,4 +170,4 @@ def of_reports(reports: Sequence[Report]) -> SystemRanks:
         keep = np.isfinite(values).all(axis=0)
         common, values = [key for key, is_finite in zip(common, keep, strict=True) if is_finite], values[:, keep]
     better = tuple(by_key[0][key].measure.kind.better for key in common)
-    return SystemRanks(tuple(names), tuple(" ".join(key) for key in common), values, better)
+    return SystemRanks(display_names(names), tuple(" ".join(key) for key in common), values, better)

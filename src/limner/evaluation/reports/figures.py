@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import io
 import itertools
+import re
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -34,6 +36,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _ROUND = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000)
 DASHES = ("-", "--", "-.", ":")
+_CHARACTER, _SAMPLE, _ROW = 4.0, 34.0, 0.15
+"""The legend: points of a letter and of a line's sample with the space around it, and inches of a row."""
 STYLE: Any = {
     "font.size": 8,
     "axes.titlesize": 8,
@@ -145,12 +149,12 @@ def _paper() -> Iterator[None]:
         yield
 
 
-def _panels(width: float, number: int, *, height: float) -> tuple[Figure, list[Axes]]:
-    """Panels side by side if the width allows it, else one above the other."""
+def _panels(width: float, number: int, *, height: float, least: float = 1.6) -> tuple[Figure, list[Axes]]:
+    """Panels in full rows, as many side by side as the width allows; `least` is the width of one in inches."""
     from matplotlib.figure import Figure
 
-    columns = number if width / number >= 1.6 else 1
-    rows = -(-number // columns)
+    columns = max(n for n in range(1, number + 1) if n == 1 or (number % n == 0 and width / n >= least))
+    rows = number // columns
     figure = Figure(figsize=(width, height * rows), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
     return figure, list(grid.ravel())
@@ -168,8 +172,9 @@ def recall(reports: Sequence[Report], width: float) -> Figure:
     figure, panels = _panels(width, len(directions), height=2.1)
     for axes, direction in zip(panels, directions, strict=True):
         _recall_panel(axes, reports, direction)
-    panels[0].legend(loc="lower right")
     panels[0].set_ylabel("R@k (%)")
+    handles, labels = panels[0].get_legend_handles_labels()
+    _legend(figure, handles, labels, title=next(iter(ranks_of))[0] if len(reports) > 1 else "")
     return figure
 
 
@@ -200,7 +205,7 @@ def _recall_lines(reports: Sequence[Report], direction: str) -> list[tuple[str, 
         return [(view, reports[0], ranks) for view, ranks in ranks_of.items()]
     view = next(iter(ranks_of))
     names = system_names(reports)
-    named = [(f"{n} ({view})", r, first_ranks(r).get((view, direction))) for n, r in zip(names, reports, strict=True)]
+    named = [(name, r, first_ranks(r).get((view, direction))) for name, r in zip(names, reports, strict=True)]
     return [(name, report, ranks) for name, report, ranks in named if ranks is not None]
 
 
@@ -221,7 +226,8 @@ def measures(reports: Sequence[Report], width: float) -> Figure:
         axes.invert_yaxis()
         axes.grid(axis="x", linewidth=0.3)
         axes.set(xlabel="%", title=_direction(direction))
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=max(1, min(3, len(series))))
+    handles, labels = panels[0].get_legend_handles_labels()
+    _legend(figure, handles, labels, title=series[0][2] if len(reports) > 1 else "")
     return figure
 
 
@@ -234,7 +240,7 @@ def _series(reports: Sequence[Report]) -> list[tuple[str, Report, str]]:
     if not common:
         raise LimnerError("the reports share no view: evaluate the systems on the same collection and judgements")
     named = zip(system_names(reports), reports, strict=True)
-    return [(f"{name} ({common[0]})", each, common[0]) for name, each in named]
+    return [(name, each, common[0]) for name, each in named]
 
 
 def _marks(axes: Axes, results: Sequence[Result], names: list[str], number: int, name: str) -> None:
@@ -270,8 +276,27 @@ def hubs(reports: Sequence[Report], width: float) -> Figure:
         _plain_ticks(axes.yaxis, [share for share in (0.001, 0.01, 0.1, 1, 10, 100) if share >= axes.get_ylim()[0]])
         axes.set_xlabel(f"n, of the {reports[0].hubs[direction].k} nearest")
     panels[0].set_ylabel("in at least n lists (%)")
-    panels[0].legend(loc="lower left")
+    _legend(figure, *panels[0].get_legend_handles_labels())
     return figure
+
+
+def _legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], *, title: str = "") -> None:
+    """A legend below the panels: as many columns as the width allows, long labels on several lines."""
+    width = 72 * figure.get_figwidth()
+    room = max(8, int((width - _SAMPLE) / _CHARACTER))
+    wrapped = [_lines(label, room) for label in labels]
+    longest = max(len(line) for lines in wrapped for line in lines)
+    columns = max(1, min(3, len(labels), int(width // (_SAMPLE + _CHARACTER * longest))))
+    rows = -(-len(labels) // columns) * max(map(len, wrapped)) + bool(title)
+    texts = ["\n".join(lines) for lines in wrapped]
+    figure.legend(handles, texts, loc="outside lower center", ncols=columns, title=title or None, title_fontsize=7)
+    figure.set_figheight(figure.get_figheight() + _ROW * rows)
+
+
+def _lines(label: str, room: int) -> list[str]:
+    """A label in lines that fit; the second system of a pair begins a line."""
+    whole = [label] if len(label) <= room else re.split(r" (?=− )", label)
+    return [line for part in whole for line in textwrap.wrap(part, room)] or [label]
 
 
 def _plain_ticks(axis: XAxis | YAxis, places: Sequence[float]) -> None:
@@ -297,7 +322,7 @@ def _differences(comparison: Comparison, width: float) -> Figure:
     if not keys:
         raise LimnerError("the comparison has no measure in percent: compare reports with R@1 or mAP@R")
     n_lines = max(len([n for n in lines if (n.view, n.direction) == key]) for key in keys)
-    figure, panels = _panels(width, len(keys), height=0.8 + 0.2 * n_lines)
+    figure, panels = _panels(width, len(keys), height=0.8 + 0.2 * n_lines, least=2.0)
     for axes, key in zip(panels, keys, strict=True):
         _forest(axes, comparison, [n for n in lines if (n.view, n.direction) == key])
         axes.set_title(heading(*key).replace("->", "→"))
@@ -320,20 +345,15 @@ def _forest(axes: Axes, comparison: Comparison, lines: Sequence[Line]) -> None:
     axes.axvline(0, color="0.4", linewidth=0.6)
     axes.set_yticks(range(len(lines)), [str(n.measure) for n in lines])
     axes.invert_yaxis()
-    names = comparison.systems
-    one = f"{names[0]} − {names[1]}" if len(names) == 2 else "difference, first − second"
-    axes.set_xlabel(f"{one} (points)")
+    axes.set_xlabel("difference (points)")
 
 
 def _pairs_legend(figure: Figure, systems: Sequence[str]) -> None:
-    """A legend of the pairs of systems, if there is more than one."""
+    """A legend of the pairs of systems."""
     from matplotlib.lines import Line2D
 
     pairs = list(itertools.combinations(systems, 2))
-    if len(pairs) < 2:
-        return
     marks = [
-        Line2D([], [], color=COLOURS[n % len(COLOURS)], marker=MARKERS[n % len(MARKERS)], label=f"{a} − {b}")
-        for n, (a, b) in enumerate(pairs)
+        Line2D([], [], color=COLOURS[n % len(COLOURS)], marker=MARKERS[n % len(MARKERS)]) for n in range(len(pairs))
     ]
-    figure.legend(handles=marks, loc="outside lower center", ncols=min(3, len(pairs)))
+    _legend(figure, marks, [f"{a} − {b}" for a, b in pairs])

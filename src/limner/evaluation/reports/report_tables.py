@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from limner.core.display_names import display_name, display_names
 from limner.evaluation.comparison import Comparison, Difference, Line
 from limner.evaluation.label_estimates import VIEW, estimate_rows
 from limner.evaluation.measures import Measure
@@ -16,7 +17,7 @@ from limner.stats import Interval
 
 def report_document(report: Report) -> Document:
     """What a report shows."""
-    return Document(f"{report.system} on {report.collection}", report_grids(report), report.notes)
+    return Document(f"{display_name(report.system)} on {report.collection}", report_grids(report), report.notes)
 
 
 def report_grids(report: Report) -> list[Grid]:
@@ -188,7 +189,8 @@ def _with(value: str, interval: Interval | None, show: Callable[[float], str]) -
 
 def slices_title(sliced: Slices) -> str:
     """A heading with the systems and the collection."""
-    systems = f"{sliced.system} minus {sliced.against}" if sliced.against else sliced.system
+    names = display_names([sliced.system, sliced.against]) if sliced.against else (display_name(sliced.system),)
+    systems = " minus ".join(names)
     return f"{systems} on {sliced.collection}, slices of at least {sliced.min_size} queries"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from limner.cli.console import progress, warn
+from limner.core.display_names import display_name
 
 if TYPE_CHECKING:
     from limner.cli.inputs import SystemOptions
@@ -31,7 +32,7 @@ def languages(
 
     opened = system.open(collection, split)
     warn(opened.notes)
-    label, field = name or system.label, str(options.get("field", "language"))
+    label, field = name or display_name(system.label), str(options.get("field", "language"))
     with progress(f"evaluating {label} by {field}", "queries") as step:
         return evaluate_languages(
             opened.scores, opened.collection, measures=measures or MEASURES, name=label, field=field, progress=step

@@ -17,6 +17,7 @@ from limner.cli.console import answer, progress
 from limner.cli.correcting import corrected
 from limner.cli.inputs import SystemOptions, is_qrels
 from limner.cli.options import load, on_cluster, saved
+from limner.core.display_names import display_name, display_names
 from limner.core.errors import LimnerError
 from limner.datasets.runs import read_run
 
@@ -66,7 +67,7 @@ def evaluated(
     """
     load_once = cached_call(lambda: _with_texts(load(str(spec), loader)))
     reports, parts = [], []
-    for system in systems:
+    for number, system in enumerate(systems):
         opened = _opened(spec, system, per_image, split, load_once)
         source, truth = opened.source, opened.truth
         if correction:
@@ -83,7 +84,7 @@ def evaluated(
             report = replace(report, settings={**report.settings, "model": opened.commit})
         parts += _parts(report, truth, by)
         reports.append(report)
-        _save(report, _page_truth(truth, truth_options["judgements"]), _files(files, system, len(systems)))
+        _save(report, _page_truth(truth, truth_options["judgements"]), _files(files, number, systems))
     return reports, parts
 
 
@@ -97,11 +98,11 @@ def _with_texts(collection: Collection) -> Collection:
     return collection
 
 
-def _files(files: list[Path], options: SystemOptions, system_count: int) -> list[Path]:
-    """The output file of a report; with several systems, a separate file for each."""
-    if system_count == 1:
+def _files(files: list[Path], number: int, systems: list[SystemOptions]) -> list[Path]:
+    """The output files of one of the reports; with several systems, those of each have its short name."""
+    if len(systems) == 1:
         return files
-    label = re.sub(r"[^\w.-]+", "-", str(options.system)).strip("-.")
+    label = re.sub(r"[^\w.-]+", "-", display_names([str(each.system) for each in systems])[number]).strip("-.")
     return [file.with_name(f"{file.stem}-{label}{file.suffix}") for file in files]
 
 
@@ -258,7 +259,7 @@ def _measured(opened: _Opened, name: str, settings: dict[str, Any]) -> Report:
     truth = opened.truth
     if isinstance(truth, limner.Collection):
         source = directions(source, truth, "i2t" if _is_images_by_texts(source, truth) else None)
-    with progress(f"evaluating {name}") as task:
+    with progress(f"evaluating {display_name(name)}") as task:
         report = limner.evaluate(source, truth, name=name, progress=task, **settings)
         task.step("computing confidence intervals", "results")
         for number, result in enumerate(report.results, start=1):

@@ -23,6 +23,7 @@ from limner.cli.options import (
     saved,
     word,
 )
+from limner.core.display_names import display_name
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -112,7 +113,7 @@ def _scores(options: SystemOptions, source: str, train_on: str | None, pairs: Co
 
 
 def _name(options: SystemOptions) -> str:
-    return Path(str(options.system or options.scores or options.images or "system")).stem
+    return display_name(str(options.system or options.scores or options.images or "system"))
 
 
 def _captions(corpus: str) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from markupsafe import Markup
 
 from limner.core.collection import Collection
 from limner.core.markup import template
+from limner.evaluation.comparison import system_names
 from limner.evaluation.reports.page import estimates, headline, hubness, labels, ranks, slices, system_comparison, words
 from limner.evaluation.reports.page import examples as queries
 from limner.evaluation.reports.page.failures import Failures, section
@@ -73,6 +75,9 @@ def render(
     Returns:
         The page as text.
     """
+    full_name = report.system
+    report, *other_reports = _shortly_named([report, *other_reports])
+    baseline = None if baseline is None else _shortly_named([report, baseline])[1]
     truth, gallery = Truth(collection), Gallery(collection)
     compared = system_comparison.comparison_of(report, other_reports, comparison)
     content = {
@@ -84,12 +89,18 @@ def render(
         "sliced": sliced,
         "slices": slices.slice_tables(sliced),
     }
+    content["settings"] = [*([("System", full_name)] if full_name != report.system else []), *_settings(report)]
     content["findings"] = _findings(report, compared, content)
     content["notes"] = [*report.notes, *(compared.notes if compared else ()), *gallery.notes()]
     content["thumbnails"] = list(gallery.thumbnails.values())
     content["contents"] = [(name, title) for name, title in SECTIONS if _present(name, content)]
     version = report.settings.get("version", "")
     return written("report.html", report=report, collection=collection, version=version, **content)
+
+
+def _shortly_named(reports: Sequence[Report]) -> list[Report]:
+    """The reports with short names of their systems."""
+    return [replace(each, system=name) for each, name in zip(reports, system_names(reports), strict=True)]
 
 
 def _measured(

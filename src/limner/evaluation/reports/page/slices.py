@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from limner.core.display_names import display_names
 from limner.evaluation.reports.page.words import direction_title, plain
 from limner.evaluation.slices import Slice, Slices, of_direction
 from limner.evaluation.tables import shown_p
@@ -95,7 +96,9 @@ def slices_finding(sliced: Slices | None) -> str:
         return ""
     first = weak[0]
     change = first.measure.show_change(first.difference) + (" points" if first.measure.kind.percent else "")
-    weaker = f"are weaker for {sliced.system} beside {sliced.against}" if sliced.against else "are weaker"
+    weaker = "are weaker"
+    if sliced.against:
+        weaker += " for {} beside {}".format(*display_names([sliced.system, sliced.against]))
     return (
         f"{len(weak)} of {len(sliced.slices)} slices of the queries {weaker} than the rest, most of all “{first.by}: "
         f"{first.name}” ({first.measure} {change}, {direction_title(first.direction).lower()})."
