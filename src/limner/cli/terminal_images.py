@@ -170,9 +170,9 @@ def kitty(image: Image, columns: int) -> str:
     """
     data = _png(image)
     chunks = [data[low : low + _CHUNK] for low in range(0, len(data), _CHUNK)]
-    more = [1] * (len(chunks) - 1) + [0]
+    continues = [1] * (len(chunks) - 1) + [0]
     heads = [f"a=T,f=100,q=2,c={columns},r={ROWS},"] + [""] * (len(chunks) - 1)
-    parts = zip(heads, more, chunks, strict=True)
+    parts = zip(heads, continues, chunks, strict=True)
     return "".join(f"\x1b_G{head}m={follows};{chunk}\x1b\\" for head, follows, chunk in parts)
 
 

@@ -56,9 +56,9 @@ class PhotoFile:
     modified: int
     fault: str | None = None
 
-    def is_same(self, other: PhotoFile | None) -> bool:
+    def is_unchanged(self, earlier: PhotoFile | None) -> bool:
         """Whether the file has not changed since."""
-        return other is not None and (self.size, self.modified) == (other.size, other.modified)
+        return earlier is not None and (self.size, self.modified) == (earlier.size, earlier.modified)
 
 
 @dataclass(frozen=True)
@@ -121,15 +121,15 @@ class PhotoIndex:
 
     def changes(self) -> PhotoChanges:
         """How the folder differs from the index; opens no photograph."""
-        before, now = self._files(), {}
+        before, current = self._files(), {}
         for name in self.listed.names:
             file = _file_at(self.folder / name)
-            now[name] = before[name] if file.is_same(before.get(name)) else file
+            current[name] = before[name] if file.is_unchanged(before.get(name)) else file
         return PhotoChanges(
-            now,
-            tuple(name for name in now if name not in before),
-            tuple(name for name, file in now.items() if name in before and not file.is_same(before[name])),
-            tuple(name for name in before if name not in now),
+            current,
+            tuple(name for name in current if name not in before),
+            tuple(name for name, file in current.items() if name in before and not file.is_unchanged(before[name])),
+            tuple(name for name in before if name not in current),
             self.listed.left_out,
         )
 
@@ -163,8 +163,8 @@ class PhotoIndex:
         """Whether the index was made with this model, as far as both can be told; True if there is no index."""
         if not self.exists:
             return True
-        made_with, now = self.open().about.model, identity(model, self.model_name)
-        return None in (made_with, now) or made_with == now
+        index_model, model_now = self.open().about.model, identity(model, self.model_name)
+        return None in (index_model, model_now) or index_model == model_now
 
     def discard(self) -> None:
         """Deletes the index, such as one of another model of the same name."""
@@ -240,7 +240,7 @@ class _Refresh:
             stored_index = self._encoded(names[rows], stored_index, display.part(rows.start, len(names)))
             display(min(rows.stop, len(names)), len(names))
         if stored_index is None or all(file.fault is not None for file in self.files.values()):
-            raise LimnerError(self._nothing())
+            raise LimnerError(self._refusal())
         surplus = [key for key in stored_index.ids if key not in self.files or self.files[key].fault is not None]
         if surplus:
             stored_index.delete(surplus, measure=False)
@@ -286,7 +286,8 @@ class _Refresh:
         stored_index.add(vectors, items, existing="replace", measure=False)
         return stored_index
 
-    def _nothing(self) -> str:
+    def _refusal(self) -> str:
+        """Why there is nothing to search."""
         reasons = [f"{name}: {reason}" for name, reason in self.target.listed.left_out]
         reasons += [f"{name}: {file.fault}" for name, file in self.files.items()]
         if not reasons:

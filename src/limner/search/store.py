@@ -331,8 +331,10 @@ def _missing(address: str) -> str:
 
     folder = Path(address.removeprefix("file://"))
     if _is_local(address) and has_images(folder):
-        command = f"limner index {folder.name}.index --items {folder} --model ENCODER"
-        return f"no index at {address}, but images: make an index of them with '{command}', and search that"
+        return (
+            f"no index at {address}, but images: search them with 'limner search {folder} TEXT', or make an index of "
+            f"them with 'limner index {folder.name}.index {folder}'"
+        )
     return f"no index at {address}: make one with 'limner index {address} ...'"
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress, table, tell
-from limner.cli.inputs import as_features, open_index, tell_unopened, unusable_files
+from limner.cli.index_source import IndexSource
+from limner.cli.inputs import as_features, open_index, tell_unopened
 from limner.cli.options import (
     Address,
     Json,
@@ -18,9 +19,7 @@ from limner.cli.options import (
     Yes,
     command_options,
     flag,
-    load,
     on_cluster,
-    part,
     text_option,
     word,
     writable,
@@ -33,7 +32,7 @@ from limner.search.store import require_store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from limner.core.collection import Collection, Items
+    from limner.core.collection import Items
     from limner.search import Index
     from limner.search.queries import Vectors
 
@@ -64,6 +63,9 @@ Correct = Annotated[
 VectorFile = Annotated[
     Path | None, word("Their vectors: npy, npz, safetensors, parquet; or sets of vectors.", metavar="FILE")
 ]
+Model = Annotated[
+    str | None, word("Or their encoder: a saved model, a name of 'limner list systems', module:thing.", "--model")
+]
 
 
 def index(
@@ -76,9 +78,7 @@ def index(
     ] = None,
     embeddings: VectorFile = None,
     ids: Annotated[Path | None, word("Ids of the vectors, one per line.", metavar="FILE")] = None,
-    system: Annotated[
-        str | None, word("Or their encoder: a saved model, a name of 'limner list systems', module:thing.", "--model")
-    ] = None,
+    system: Model = None,
     side: Annotated[str, word("Part of the collection to index: images or texts.", metavar="SIDE")] = "images",
     split: Annotated[str, word("Part of the collection, and of the one to calibrate with.")] = "all",
     option: Loading = None,
@@ -132,7 +132,7 @@ def index(
     _refuse_unwritable(path, (collection, items, embeddings, delete, compact, ann, calibrate, correct))
     done: dict[str, object] = {}
     if collection or items or embeddings:
-        source = _Source(collection, items, embeddings, ids, side, split, option)
+        source = IndexSource(collection, items, embeddings, ids, side, split, option)
         existing = "replace" if replace else "skip" if resume else "refuse"
         with on_cluster(cluster):
             done |= _added(path, source, system, similarity, existing, features=features, yes=yes, trust=trust)
@@ -167,81 +167,9 @@ def _refuse_unwritable(path: str, changes: tuple[object, ...]) -> None:
         writable(folder / "items.lance" if folder.is_dir() else folder)
 
 
-class _Source:
-    """The items or vectors to index, as given on the command line."""
-
-    def __init__(
-        self,
-        collection: str | None,
-        items: str | None,
-        embeddings: Path | None,
-        ids: Path | None,
-        side: str,
-        split: str,
-        option: list[str] | None,
-    ) -> None:
-        if side not in ("images", "texts"):
-            raise typer.BadParameter(f"--side {side}: expected images or texts")
-        if ids and not embeddings:
-            raise typer.BadParameter("--ids can only be used with --embeddings")
-        from limner.search import with_captions
-
-        self.embeddings, self.ids = embeddings, ids
-        self.unopened: dict[str, str] = {}  # images that do not open, and why
-        if collection and not option and _is_plain_folder(collection):
-            collection, items = None, collection
-        self.whole = load(collection, option) if collection else None
-        self.items = self._listed(items) if items else None
-        if self.whole is not None:
-            chosen: Collection = part(self.whole, split)
-            self.items = with_captions(chosen, side)
-
-    def _listed(self, path: str) -> Items:
-        """The items of a list or a folder; photographs with the fields of their files."""
-        from limner.core.collection import Items
-        from limner.search.items import read
-        from limner.search.photo_fields import with_photo_fields
-
-        self.unopened |= unusable_files(path)
-        contents = read(path)
-        if not isinstance(contents, Items):
-            raise LimnerError(f"--items {path} contains vectors: give them with --embeddings")
-        return with_photo_fields(contents)
-
-    def vectors(self) -> Vectors:
-        """The given vectors; if their file has no ids, they get the ids of the items."""
-        from limner.core.embeddings import Embeddings
-        from limner.scores import VectorSets
-        from limner.scores.vector_sets import holds_sets
-
-        file = str(self.embeddings)
-        sets = holds_sets(file)
-        read = VectorSets.load(file, ids=self.ids) if sets else Embeddings.load(file, ids=self.ids)
-        numbered = self.ids is None and all(key == str(row) for row, key in enumerate(read.ids))
-        if self.items is None or not numbered or self.items.ids == read.ids:
-            return read
-        if len(read) != len(self.items):
-            raise LimnerError(
-                f"{self.embeddings} has {len(read):,} {'sets' if sets else 'rows'} and no ids for {len(self.items):,} "
-                f"{self.items.kind}s: expected one each, in their order; or name them with --ids FILE"
-            )
-        named = "sets" if sets else "rows"
-        tell(f"warning: {self.embeddings} has no ids: its {named} are used in the order of the {self.items.kind}s")
-        if isinstance(read, VectorSets):
-            return VectorSets.in_order(self.items.ids, read.vectors.matrix, read.counts)
-        return Embeddings(self.items.ids, read.matrix)
-
-
-def _is_plain_folder(collection: str) -> bool:
-    """Whether a collection is a folder of images without captions."""
-    from limner.datasets import detect
-
-    return Path(collection).is_dir() and detect(collection).name == "images"
-
-
 def _added(
     path: str,
-    source: _Source,
+    source: IndexSource,
     system: str | None,
     similarity: str | None,
     existing: str,
@@ -281,7 +209,7 @@ def _added(
     return {"added": count, **({"left out": source.unopened} if source.unopened else {})}
 
 
-def _needs_default(source: _Source, system: str | None, stored_index: Index | None) -> bool:
+def _needs_default(source: IndexSource, system: str | None, stored_index: Index | None) -> bool:
     """Whether images are to be encoded, and nobody named a model."""
     if source.items is None or source.embeddings is not None or source.items.kind != "image":
         return False
@@ -300,7 +228,7 @@ def _existing_index(path: str) -> Index | None:
 
 
 def _system(
-    path: str, source: _Source, system: str | None, stored_index: Index | None, *, features: str | None, trust: bool
+    path: str, source: IndexSource, system: str | None, stored_index: Index | None, *, features: str | None, trust: bool
 ) -> tuple[Any, str | None]:
     """The encoder and its stored name; None for plain vectors."""
     stored_name = stored_index.about.system if stored_index else None
@@ -318,7 +246,7 @@ def _system(
 
 
 def _pieces(
-    source: _Source, model: object, stored_index: Index | None, existing: str
+    source: IndexSource, model: object, stored_index: Index | None, existing: str
 ) -> Iterator[tuple[Vectors, Items | None]]:
     """The given vectors, or the items encoded in chunks."""
     from limner.search.encode import gives_sets

@@ -70,6 +70,20 @@ Where = Annotated[
         metavar="FIELD=VALUE",
     ),
 ]
+Model = Annotated[str | None, word("The model.", "--model", show_default="that of the index, or one for photographs")]
+Option = Annotated[
+    list[str] | None,
+    word(
+        "Of the correction: -O k=10 -O bank=FILE (queries or vectors); -O version=N of the index.",
+        "--option",
+        "-O",
+        metavar="NAME=VALUE",
+    ),
+]
+Save = Annotated[
+    list[Path] | None,
+    out_word("Write the hits: .html .json .csv .run; the statistics of the bank: .npz. Repeatable."),
+]
 
 
 def search(
@@ -78,29 +92,16 @@ def search(
     image: Annotated[list[Path] | None, word("Query image. Repeatable.", metavar="FILE")] = None,
     queries: QueryFile = None,
     k: Annotated[int, word("How many.", "-k", "--top", metavar="N", min=1)] = 10,
-    system: Annotated[
-        str | None, word("The model.", "--model", show_default="that of the index, or one for photographs")
-    ] = None,
+    system: Model = None,
     correct: Fix = None,
-    option: Annotated[
-        list[str] | None,
-        word(
-            "Of the correction: -O k=10 -O bank=FILE (queries or vectors); -O version=N of the index.",
-            "--option",
-            "-O",
-            metavar="NAME=VALUE",
-        ),
-    ] = None,
+    option: Option = None,
     precision: Precision = None,
     by: By = "vectors",
     filters: Where = None,
     exact: Annotated[bool, flag("--exact", "Search exactly, even with an approximate index.")] = False,
     approximate: Annotated[bool, flag("--approximate", "Refuse to search exactly.")] = False,
     cluster: Address = None,
-    save: Annotated[
-        list[Path] | None,
-        out_word("Write the hits: .html .json .csv .run; the statistics of the bank: .npz. Repeatable."),
-    ] = None,
+    save: Save = None,
     yes: Yes = False,
     show: Annotated[bool, flag("--open", "Open the hits as a gallery in a browser.")] = False,
     trust: Trust = False,
@@ -125,9 +126,7 @@ def search(
       $ limner search pictures.index "a dog" --precision 0.9
       $ limner search pictures.index "dog -beach" --by hybrid --where split=test
     """
-    from limner.core.collection import Items
     from limner.search import Index, search_sure, search_words
-    from limner.search.combined_query import combined_query
     from limner.search.hits import ENDINGS
     from limner.search.query_terms import has_terms
 
@@ -150,26 +149,30 @@ def search(
     version = own.get("version")
     place = _opened(path, system, encodes=encodes, version=version, features=features, yes=yes, trust=trust)
     index = place if isinstance(place, Index) else place.index
-    if encodes and isinstance(parts[0], Items):
-        tell_loading(index, parts[0], path)
-    texts_and_images = [part for part in parts if isinstance(part, Items)]
-    query = parts[0] if len(parts) == 1 else combined_query(index, *texts_and_images)
+    query = _query(index, parts, path, encodes=encodes)
     with on_cluster(cluster):
-        correction = (
-            None
-            if correct is None
-            else _correction(index, correct, bank, statistics, loading(correction_options), trust=trust)
-        )
+        options = loading(correction_options)
+        correction = _correction(index, correct, bank, statistics, options, trust=trust) if correct else {}
         with progress(f"searching {len(index):,} {index.about.kind}s") as step:
             if by_words:
                 hits = search_words(index, query, k, by=by, where=filters or (), literal=not text, progress=step)
             elif precision is not None:
                 hits = search_sure(index, query, k, precision=precision, progress=step)
             else:
-                way = _exactly(exact, approximate)
-                hits = index.search(query, k, exact=way, progress=step, **(correction or {}))
+                hits = index.search(query, k, exact=_exactly(exact, approximate), progress=step, **correction)
     saved([hits.save(file) for file in files])
     show_hits(hits, path, place, gallery=show, as_json=as_json)
+
+
+def _query(index: Index, parts: list[SearchQueries], path: str, *, encodes: bool) -> SearchQueries:
+    """The queries; of texts and images, one query. The model is loaded here if it is needed."""
+    from limner.core.collection import Items
+    from limner.search.combined_query import combined_query
+
+    to_encode = [part for part in parts if isinstance(part, Items)]
+    if encodes and to_encode:
+        tell_loading(index, to_encode[0], path)
+    return parts[0] if len(parts) == 1 else combined_query(index, *to_encode)
 
 
 def _opened(

@@ -49,24 +49,22 @@ Proxy = Annotated[
         "A proxy in front of this server, whose X-Forwarded-For and -Proto are trusted. Repeatable.", metavar="ADDRESS"
     ),
 ]
+Places = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="COLLECTION", help="Collections ('limner list datasets'), folders of photographs, indexes."),
+]
+Models = Annotated[
+    list[str] | None,
+    word(
+        "A system to train, a saved model, or module:thing. Repeatable.", "--model", show_default="histograms, colours"
+    ),
+]
 
 
 def serve(
     context: typer.Context,
-    collections: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="COLLECTION", help="Collections ('limner list datasets'), folders of photographs, indexes."
-        ),
-    ] = None,
-    system: Annotated[
-        list[str] | None,
-        word(
-            "A system to train, a saved model, or module:thing. Repeatable.",
-            "--model",
-            show_default="histograms, colours",
-        ),
-    ] = None,
+    collections: Places = None,
+    system: Models = None,
     scores: Annotated[
         list[str] | None,
         word("Or a similarity matrix, images by texts: NAME=FILE.npy. Repeatable.", metavar="NAME=FILE"),
