@@ -217,7 +217,7 @@ def test_refusals(models, monkeypatch):
     with pytest.raises(UnknownName, match="precision"):
         encoder("transformers", model=models["bert"], precision="float8")
     monkeypatch.setitem(sys.modules, "open_clip", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'limner\[backbones\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'limner\[models\]'"):
         encoder("open-clip", model="ViT-B-32", weights="x")
 
 

@@ -220,6 +220,28 @@ def test_what_cannot_be_told_is_asked_for(config, message):
         adapter_of(["config.json", "model.safetensors"], lambda _: config, model="a/b")
 
 
+@pytest.mark.parametrize("kind", ["altclip", "chinese_clip", "metaclip_2"])
+def test_towers_with_other_tokenizers_equal_their_library(kind, tmp_path):
+    from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
+
+    folder = tiny.clip_of_another_tokenizer(tmp_path / "model", kind=kind)
+    ours = encoder(str(folder), device="cpu")
+    images, texts = limner.load("scenes", images=3).images, [*tiny.SENTENCES, "the dog " * 40]
+    opened = [images.open(row) for row in range(3)]
+    model = AutoModel.from_pretrained(folder).eval()
+    pixels = AutoImageProcessor.from_pretrained(folder)(images=opened, return_tensors="pt")
+    tokens = AutoTokenizer.from_pretrained(folder)(
+        texts, padding=True, truncation=True, max_length=ours.max_tokens, return_tensors="pt"
+    )
+    with torch.no_grad():
+        sides = [model.get_image_features(**pixels)]
+        sides += [model.get_text_features(input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"])]
+    vectors = [getattr(side, "pooler_output", side).numpy() for side in sides]
+    expected = [side / np.linalg.norm(side, axis=1, keepdims=True) for side in vectors]
+    np.testing.assert_allclose(ours.encode(images), expected[0], atol=1e-5)
+    np.testing.assert_allclose(ours.encode(texts), expected[1], atol=1e-5)
+
+
 def test_an_adapter_of_another_model_says_so():
     config = {"base_model_name_or_path": "vidore/colpaligemma-3b-pt-448-base"}
     with pytest.raises(LimnerError, match="is an adapter of vidore/colpaligemma.*on the hub as vidore/colpali-v1.2-hf"):

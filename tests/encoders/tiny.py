@@ -107,6 +107,27 @@ def clip(folder: Path, *, kind: str = "clip") -> Path:
     return folder
 
 
+def clip_of_another_tokenizer(folder: Path, *, kind: str) -> Path:
+    """AltCLIP, Chinese-CLIP or MetaCLIP 2, whose towers of texts are those of XLM-R, BERT and CLIP."""
+    import torch
+    import transformers
+
+    name, tokens = {"altclip": ("AltCLIP", "roberta"), "chinese_clip": ("ChineseCLIP", "bert"),
+                    "metaclip_2": ("MetaClip2", "clip")}[kind]  # fmt: skip
+    fast_tokenizer = tokenizer(folder, kind=tokens)
+    marks = {"bos_token_id": fast_tokenizer.cls_token_id, "eos_token_id": fast_tokenizer.eos_token_id}
+    text = SHAPE | {"vocab_size": len(fast_tokenizer), "pad_token_id": fast_tokenizer.pad_token_id, **marks}
+    text |= {"max_position_embeddings": 24, "project_dim": 10}
+    image = SHAPE | {"image_size": 32, "patch_size": 8}
+    torch.manual_seed(3)
+    config = getattr(transformers, f"{name}Config")(text_config=text, vision_config=image, projection_dim=10)
+    getattr(transformers, f"{name}Model")(config).save_pretrained(folder)
+    sizes = {"height": 32, "width": 32}
+    processor = _processor("ChineseCLIP" if kind == "chinese_clip" else "CLIP")
+    processor(size=sizes if kind == "chinese_clip" else {"shortest_edge": 32}, crop_size=sizes).save_pretrained(folder)
+    return folder
+
+
 SHAPE = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
 SQUARE = {"height": 16, "width": 16}
 

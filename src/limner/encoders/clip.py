@@ -59,7 +59,8 @@ class ClipEncoder(JointEncoder):
         """Refuses the processor of another model, whose images this one cannot read."""
         from PIL import Image
 
-        image_size = getattr(self.model.config.vision_config, "image_size", None)
+        vision = self.model.config.vision_config
+        image_size = getattr(vision, "image_size", None) if hasattr(vision, "patch_size") else None  # else any size
         shape = self.pixels(Image.new("RGB", (64, 48)))["pixel_values"].shape
         if image_size and len(shape) == 3 and shape[-2:] != (image_size, image_size):  # NaFlex makes patches
             raise LimnerError(

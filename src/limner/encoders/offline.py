@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.util
 import logging
 import re
@@ -46,9 +47,24 @@ def pretrained(make: Callable[..., object], folder: Path, **options: object) -> 
         folder: The folder of the model, as returned by `folder_of`.
         options: Further arguments.
     """
-    with damage_told(folder, what="model that its library can load"), hub_switched(off=True):
+    with damage_told(folder, what="model that its library can load"), hub_switched(off=True), _quiet_library():
         # An absolute path: the library takes a relative one for the name of a repository, and fetches what is missing.
         return make(str(folder.absolute()), trust_remote_code=False, local_files_only=True, **options)
+
+
+@contextmanager
+def _quiet_library() -> Iterator[None]:
+    """Hides progress bars and advice to developers of transformers; its errors are raised as before."""
+    library: Any = importlib.import_module("transformers.utils.logging")
+    level, has_bars = library.get_verbosity(), library.is_progress_bar_enabled()
+    library.set_verbosity_error()
+    library.disable_progress_bar()
+    try:
+        yield
+    finally:
+        library.set_verbosity(level)
+        if has_bars:
+            library.enable_progress_bar()
 
 
 def trained(make: Callable[..., object], folder: Path, *, unused: str = "", **options: object) -> Any:
