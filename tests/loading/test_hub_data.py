@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -255,3 +257,18 @@ def test_layouts_by_names_alone():
     assert hub_layout(["a.txt"], {}) is None
     with pytest.raises(UnknownName):
         layout.chosen("fr", name="x/y")
+
+
+def test_a_command_of_its_own_process_fetches_and_reads_again_without_the_hub(hub, tmp_path):
+    command = [sys.executable, "-m", "limner", "--json", "data", "describe", f"hf:{LISTS}", "-O", "split=test"]
+    for offline in ("", "1"):
+        environment = hub.environment(tmp_path / "home", HF_HUB_OFFLINE=offline)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        about = json.loads(done.stdout)
+        assert (about["images"], about["texts"]) == (4, 8)
+        assert about["origin"] == f"hf:{LISTS}@{hub.commit(LISTS, kind='datasets')}"
+    wrong = subprocess.run(
+        [*command[:-3], "hf:some body/x"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert wrong.returncode == 3 and "is not a name on the hub" in wrong.stderr

@@ -72,8 +72,8 @@ def _refuse_missing(root: Path) -> None:
     """Refuses a folder without one of its files, and says what is in that file."""
     for name, content in ((CORPUS, "the candidates"), (QUERIES, "the queries")):
         if not (root / name).is_file():
-            others = sorted(file.name for file in root.glob("*.jsonl"))
-            present = f"it has {shown(others)}" if others else "it has no .jsonl file"
+            present_files = sorted(file.name for file in root.glob("*.jsonl"))
+            present = f"it has {shown(present_files)}" if present_files else "it has no .jsonl file"
             raise LimnerError(
                 f"{root} has no {name}: expected {content} of BEIR, one {{'_id': ..., 'text': ...}} per line; {present}"
             )

@@ -44,10 +44,11 @@ class HubData:
             name: Such as "nlphuji/flickr30k".
             revision: A branch, a tag or a commit; "main" by default.
         """
-        library: Any = needed("huggingface_hub", what="a data set of the hub")
+        utils: Any = needed("huggingface_hub.utils", what="a data set of the hub")
+        errors: Any = needed("huggingface_hub.errors", what="a data set of the hub")
         try:
-            library.utils.validate_repo_id(name)
-        except library.errors.HFValidationError as error:
+            utils.validate_repo_id(name)
+        except errors.HFValidationError as error:
             raise LimnerError(f"data set {name!r} is not a name on the hub: {error}") from error
         if "/" not in name:
             raise LimnerError(f"data set {name!r} is not a name on the hub: expected hf:OWNER/NAME")
