@@ -17,6 +17,7 @@ import toys
 from limner.cli import app
 from limner.cli.agent_server import REVISIONS, AgentServer, Tool
 from limner.cli.agent_tools import agent_tools
+from limner.cli.output_schemas import output_schema
 
 CALL = "tools/call"
 
@@ -80,6 +81,9 @@ def test_a_whole_conversation(folder):
     assert results[5]["structuredContent"]["results"][0]["value"] == 1
     assert json.loads(results[6]["content"][0]["text"]) == results[6]["structuredContent"]
     assert results[6]["structuredContent"]["systems"] == ["good", "poor"]
+    jsonschema = pytest.importorskip("jsonschema", reason="schemas are tested with jsonschema")
+    for number, command in ((4, "data describe"), (5, "evaluate"), (6, "compare")):
+        jsonschema.validate(results[number]["structuredContent"], output_schema(command.split()))
     assert "no ranking file none.run" in results[7]["content"][0]["text"]
     assert "names code" in results[8]["content"][0]["text"]
 

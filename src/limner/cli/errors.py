@@ -75,11 +75,12 @@ class Shell(TyperGroup):
             return super().main(args, *main_arguments, **extra)
         _bear_any_character()
         _end_quickly()
+        schema_of = args[2:] if args[:2] == ["help", "--schema"] else None
         if args[:1] == ["help"]:  # `limner help COMMAND` is `limner COMMAND --help`
             args = [*args[1:], "--help"]
         self.as_json = "--json" in args
         try:
-            status = super().main(args, *main_arguments, **extra)
+            status = super().main(args, *main_arguments, **extra) if schema_of is None else _put_schema(schema_of)
         except UsageError as error:
             status = self._misused(error)
         except Exception as error:  # an option that exits during parsing, such as --version
@@ -147,6 +148,14 @@ class Shell(TyperGroup):
             except (OSError, Unprinted):
                 _abandon_stdout()
         return status
+
+
+def _put_schema(command: Sequence[str]) -> int:
+    """Prints the JSON schema of what a command prints with --json."""
+    from limner.cli.output_schemas import output_schema
+
+    put(as_text(output_schema(command)))
+    return Status.DONE
 
 
 @contextmanager

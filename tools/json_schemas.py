@@ -1,0 +1,128 @@
+"""Writes the JSON schemas of what commands print with --json, from what they print in small runs.
+
+    python tools/json_schemas.py
+
+A schema names the type of every value that was seen and the names that were always there. Objects whose names are data,
+such as splits by name, allow any name. A number may be null: what is not finite is printed so.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "src/limner/cli/schemas"
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+NAMED_BY_DATA = {
+    "judgements",
+    "ratings",
+    "splits",
+    "hubs",
+    "settings",
+    "truth",
+    "pool",
+    "names",
+    "quality",
+    "judged_pool",
+}
+"""Objects whose names are data."""
+KINDS: tuple[tuple[type, str], ...] = (
+    (bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (list, "array"), (dict, "object"),
+)  # fmt: skip
+
+
+@dataclass
+class Shape:
+    """What values looked like.
+
+    Args:
+        kinds: Their types.
+        names: The values of objects, by name.
+        always: Names that every object had.
+        items: The values of lists.
+    """
+
+    kinds: set[str] = field(default_factory=set)
+    names: dict[str, Shape] = field(default_factory=dict)
+    always: set[str] | None = None
+    items: Shape | None = None
+
+    def add(self, value: object) -> None:
+        """Adds a value."""
+        self.kinds.add(next((kind for each, kind in KINDS if isinstance(value, each)), "null"))
+        if isinstance(value, dict):
+            self.always = set(value) if self.always is None else self.always & set(value)
+            for name, each in value.items():
+                self.names.setdefault(name, Shape()).add(each)
+        if isinstance(value, list):
+            self.items = self.items or Shape()
+            for each in value:
+                self.items.add(each)
+
+    def schema(self, name: str = "") -> dict[str, Any]:
+        """The schema of these values; any value where there was none yet."""
+        if self.kinds <= {"null"}:
+            return {}
+        kinds = self.kinds | ({"null"} if "number" in self.kinds else set())
+        kinds -= {"integer"} if "number" in kinds else set()
+        written: dict[str, Any] = {"type": sorted(kinds) if len(kinds) > 1 else next(iter(kinds))}
+        if self.items is not None:
+            written["items"] = self.items.schema()
+        if "object" in kinds and name in NAMED_BY_DATA:
+            written["additionalProperties"] = _merged(self.names.values()).schema()
+        elif "object" in kinds:
+            written["properties"] = {each: self.names[each].schema(each) for each in sorted(self.names)}
+            written["required"] = sorted(self.always or ())
+        return written
+
+
+def _merged(shapes: Iterable[Shape]) -> Shape:
+    whole = Shape()
+    for shape in shapes:
+        whole.kinds |= shape.kinds
+        if "object" in shape.kinds:
+            own = shape.always or set()
+            whole.always = own if whole.always is None else whole.always & own
+        for name, each in shape.names.items():
+            whole.names[name] = _merged([whole.names[name], each]) if name in whole.names else each
+        if shape.items is not None:
+            whole.items = shape.items if whole.items is None else _merged([whole.items, shape.items])
+    return whole
+
+
+def schemas(outputs: Iterable[tuple[str, Mapping[str, object]]]) -> dict[str, dict[str, Any]]:
+    """The schema of every command, from what it printed: one form for each set of names at the top."""
+    forms: dict[str, dict[frozenset[str], Shape]] = {}
+    for command, values in outputs:
+        forms.setdefault(command, {}).setdefault(frozenset(values), Shape()).add(values)
+    return {
+        command: {
+            "$schema": DIALECT,
+            "title": f"limner {command} --json",
+            "anyOf": [each.schema() for each in by_names.values()],
+        }
+        for command, by_names in forms.items()
+    }
+
+
+def main() -> None:
+    """Writes a file for each command."""
+    sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
+    from json_samples import outputs
+
+    with tempfile.TemporaryDirectory() as folder:
+        made = schemas(outputs(Path(folder)))
+    FOLDER.mkdir(exist_ok=True)
+    for command, schema in made.items():
+        text = json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+        (FOLDER / f"{command.replace(' ', '-')}.json").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
