@@ -17,8 +17,8 @@ TIERS = {
     "cluster": ("cluster/*",),
     "subprocess": (
         "security/*", "web/*", "test_agent_server.py", "test_cli*.py", "test_core_only.py", "test_decoding.py",
-        "test_demo.py", "test_docs.py", "test_extending_command.py", "test_files.py", "test_full_disk.py", "test_kill*.py", "test_project.py",
-        "test_same_everywhere.py", "test_scripts.py", "test_whole_way.py",
+        "test_demo.py", "test_docs.py", "test_extending_command.py", "test_files.py", "test_full_disk.py",
+        "test_kill*.py", "test_project.py", "test_same_everywhere.py", "test_scripts.py", "test_whole_way.py",
     ),
     "slow": (
         "annotate/*", "classic/*", "encoders/*", "explain/*", "loading/test_load_coco.py", "loading/test_scenes*.py",
@@ -26,7 +26,8 @@ TIERS = {
         "test_architecture.py",
         "test_bad_input.py", "test_callbacks.py", "test_claims.py", "test_comparison.py", "test_cut_off.py",
         "test_differential.py", "test_extending.py", "test_features.py", "test_figures.py", "test_judged.py",
-        "test_json_schemas.py", "test_opening.py", "test_overlap.py", "test_own_measures.py", "test_page.py", "test_ranks.py", "test_slices.py",
+        "test_json_schemas.py", "test_opening.py", "test_overlap.py", "test_own_measures.py", "test_page.py",
+        "test_ranks.py", "test_slices.py",
         "test_stats.py", "test_stats_bootstrap.py", "test_stats_sampling.py", "test_systems.py", "towers/*",
         "loading/test_load_multilingual.py", "test_languages.py", "test_model_store.py",
         "test_scores_sources.py", "test_stats_intervals.py", "test_terminal_width.py",

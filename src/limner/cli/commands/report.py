@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,6 +24,9 @@ from limner.cli.options import (
     store_and_mode,
     word,
 )
+
+if TYPE_CHECKING:
+    from limner.evaluation.reports.report import Report
 
 OTHERS = "several reports"
 TABLES = (".csv", ".json", ".md", ".tex", ".txt")
@@ -93,7 +96,6 @@ def report(
       $ limner report ours.json -o measures.svg -O figure=measures -O width=page
       $ limner report ours.json -o README.md
     """
-    from limner.evaluation.comparison import compare
     from limner.evaluation.reports.report import Report, load_reports
     from limner.evaluation.reports.system_table import system_table
 
@@ -125,13 +127,7 @@ def report(
     if other_files and out.suffix.lower() in TABLES:
         system_table(load_reports(files)).save(out)
         return answer(f"wrote {out}", {"wrote": str(out), "bytes": out.stat().st_size}, as_json=as_json)
-    options: dict[str, Any] = {"other_reports": load_reports(other_files)} if other_files else {}
-    if baseline is not None:
-        options["baseline"] = Report.load(baseline)
-    store, mode = store_and_mode(estimate)
-    if store is not None:
-        with labels_of(store) as labels:
-            options["comparison"] = compare([main_report, *options["other_reports"]], labels=labels, mode=mode)
+    options = _further_reports(main_report, other_files, baseline, estimate)
     if collection is not None:
         options["collection"] = part(load(collection, loader), split)
     if slices:
@@ -143,6 +139,23 @@ def report(
     if show:
         typer.launch(out.resolve().as_uri())
     return None
+
+
+def _further_reports(
+    main_report: Report, others: list[Path], baseline: Path | None, estimate: str | None
+) -> dict[str, Any]:
+    """What a page or figure shows besides one report: other reports, a baseline, and a comparison by labels."""
+    from limner.evaluation.comparison import compare
+    from limner.evaluation.reports.report import Report, load_reports
+
+    options: dict[str, Any] = {"other_reports": load_reports(others)} if others else {}
+    if baseline is not None:
+        options["baseline"] = Report.load(baseline)
+    store, mode = store_and_mode(estimate)
+    if store is not None:
+        with labels_of(store) as labels:
+            options["comparison"] = compare([main_report, *options["other_reports"]], labels=labels, mode=mode)
+    return options
 
 
 def _add_to_results(file: Path, out: Path, options: dict[str, str], *, as_json: bool) -> None:

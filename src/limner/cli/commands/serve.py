@@ -35,6 +35,15 @@ STORE = "Store of the answers: a file, or postgresql://user@host/name."
 Certificate = Annotated[Path | None, word("For https, with --key.", metavar="FILE")]
 Key = Annotated[Path | None, word("For https.", metavar="FILE")]
 Url = Annotated[str | None, word("Public URL, e.g. https://judge.example.org, used in links.")]
+Matrices = Annotated[
+    list[str] | None,
+    word("Or a similarity matrix, images by texts: NAME=FILE.npy. Repeatable.", metavar="NAME=FILE"),
+]
+Where = Annotated[str, word(STORE, metavar="WHERE", callback=writable_store)]
+Host = Annotated[str, word("Address to listen on; other than localhost needs --team.", metavar="HOST")]
+ForAgent = Annotated[
+    bool, flag("--mcp", "Instead of pages, tools for an agent (MCP) on standard input and output; they only read.")
+]
 Indexes = Annotated[
     list[str] | None,
     word("Also serve an index of 'limner index': DIR or NAME=DIR. Repeatable.", metavar="[NAME=]DIR"),
@@ -65,16 +74,11 @@ def serve(
     context: typer.Context,
     collections: Places = None,
     system: Models = None,
-    scores: Annotated[
-        list[str] | None,
-        word("Or a similarity matrix, images by texts: NAME=FILE.npy. Repeatable.", metavar="NAME=FILE"),
-    ] = None,
+    scores: Matrices = None,
     index: Indexes = None,
     correct: Corrections = None,
-    store: Annotated[str, word(STORE, metavar="WHERE", callback=writable_store)] = "limner-answers.db",
-    host: Annotated[
-        str, word("Address to listen on; other than localhost needs --team.", metavar="HOST")
-    ] = "127.0.0.1",
+    store: Where = "limner-answers.db",
+    host: Host = "127.0.0.1",
     port: Annotated[int, word("0 for any free port.", metavar="N", min=0, max=65535)] = 8765,
     team: Annotated[bool, flag("--team", "Accounts by invitation; prints the first admin's invitation.")] = False,
     certificate: Certificate = None,
@@ -83,9 +87,7 @@ def serve(
     proxy: Proxy = None,
     yes: Yes = False,
     show: Annotated[bool, flag("--open", "Open the page in a browser.")] = False,
-    mcp: Annotated[
-        bool, flag("--mcp", "Instead of pages, tools for an agent (MCP) on standard input and output; they only read.")
-    ] = False,
+    mcp: ForAgent = False,
     option: Loading = None,
     trust: Trust = False,
     as_json: Json = False,
@@ -120,12 +122,7 @@ def serve(
             matrices=_files(scores),
             features=as_features(features),
             store=store,
-            host=host,
-            port=port,
-            team=team,
-            certificate=certificate,
-            key=key,
-            url=url,
+            **{"host": host, "port": port, "team": team, "certificate": certificate, "key": key, "url": url},
             proxies=proxy or (),
             options=loading(loader),
             corrections=correct or (),

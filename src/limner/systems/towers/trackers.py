@@ -38,10 +38,10 @@ def open_tracker(name: str, settings: Mapping[str, object]) -> Tracker | None:
         raise LimnerError(
             f"track={name} needs the package {name!r}, which is not installed: pip install {name}"
         ) from error
-    return _MlflowRun(library, settings) if name == "mlflow" else _Run(library, settings)
+    return _MlflowRun(library, settings) if name == "mlflow" else _WandbRun(library, settings)
 
 
-class _Run:
+class _WandbRun:
     """A run of wandb or of trackio, which has the same functions."""
 
     def __init__(self, library: ModuleType, settings: Mapping[str, object]) -> None:
