@@ -34,7 +34,7 @@ _DELIMITERS = ("\t", ",", ";")
 _FIRST_BYTES = 4096
 
 
-class Pair(NamedTuple):
+class PairRow(NamedTuple):
     """A row of a table: where it is, its ids, and its grade or score; 1 without one."""
 
     at: At
@@ -95,7 +95,7 @@ def _delimiter(file: Path) -> str | None:
     return next((d for d in _DELIMITERS if has_columns(name.strip().strip('"') for name in head.split(d))), None)
 
 
-def pair_rows(path: str | Path, *, what: str) -> Iterator[Pair]:
+def pair_rows(path: str | Path, *, what: str) -> Iterator[PairRow]:
     """The rows of a table of pairs.
 
     Args:
@@ -107,7 +107,7 @@ def pair_rows(path: str | Path, *, what: str) -> Iterator[Pair]:
         query, candidate, value = (cell(row, role) for role in COLUMNS)
         if query is None or candidate is None:
             refuse(at, f"columns {shown(row, most=8)}: expected query and candidate, or query-id and corpus-id")
-        yield Pair(at, str(query), str(candidate), 1.0 if value is None else number(value, at, what=what))
+        yield PairRow(at, str(query), str(candidate), 1.0 if value is None else number(value, at, what=what))
 
 
 def _rows(file: Path) -> Iterator[tuple[At, JsonObject]]:

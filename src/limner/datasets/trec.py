@@ -9,7 +9,7 @@ from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.files import replacing
 from limner.core.judgements import Judgements
-from limner.datasets.pair_tables import Pair, is_table, pair_rows
+from limner.datasets.pair_tables import PairRow, is_table, pair_rows
 from limner.datasets.text_files import At, existing, json_file, number, refuse, split_lines, table
 
 _DIRECTIONS = ("i2t", "t2i")
@@ -47,17 +47,17 @@ def read_qrels(path: str | Path, *, name: str = "pairs", negative: str = "refuse
     return Judgements.from_pairs(((q, c, grade) for (q, c), grade in grades.items()), name=name)
 
 
-def _graded_pairs(file: Path) -> Iterator[Pair]:
+def _graded_pairs(file: Path) -> Iterator[PairRow]:
     if file.name.lower().endswith((".json", ".json.gz")):
         yield from _json_pairs(file)
     elif is_table(file):
         yield from pair_rows(file, what="grade")
     else:
         for at, (query, _, candidate, cell) in split_lines(file, None, 4):
-            yield Pair(at, query, candidate, number(cell, at, what="grade"))
+            yield PairRow(at, query, candidate, number(cell, at, what="grade"))
 
 
-def _json_pairs(file: Path) -> Iterator[Pair]:
+def _json_pairs(file: Path) -> Iterator[PairRow]:
     at = At(file)
     for query, row in json_file(file).items():
         if not isinstance(row, (Mapping, list)):
@@ -66,7 +66,7 @@ def _json_pairs(file: Path) -> Iterator[Pair]:
         for candidate, grade in graded:
             if not isinstance(candidate, (str, int)):
                 refuse(at, f"a candidate of query {query!r} is {str(candidate)[:40]!r}: expected an id")
-            yield Pair(at, query, str(candidate), number(grade, at, what=f"grade of {candidate!r}"))
+            yield PairRow(at, query, str(candidate), number(grade, at, what=f"grade of {candidate!r}"))
 
 
 def read_groups(path: str | Path) -> dict[str, str]:

@@ -100,25 +100,22 @@ def report(
     from limner.evaluation.reports.system_table import system_table
 
     file, *other_files = files
-    if out.name == CARD:
-        _refuse_others(out, other_files)
-        return _add_to_card(file, out, as_json=as_json)
     figure_options, loader = command_options(option, "report")
     hub_options = {name: str(figure_options.pop(name)) for name in HUB_OPTIONS if name in figure_options}
-    if out.suffix.lower() in (".yaml", ".yml"):
+    if out.name == CARD or out.suffix.lower() in (".yaml", ".yml"):
         _refuse_others(out, other_files)
-        return _add_to_results(file, out, hub_options, as_json=as_json)
+        return _for_hub(file, out, hub_options, as_json=as_json)
     if hub_options:
         raise typer.BadParameter(f"-O {' and '.join(hub_options)}: for a result of the hub, -o .eval_results/NAME.yaml")
     refuse_report_ending([out])
-    page_options = {
+    chosen: dict[str, object] = {
         "--collection": collection,
         OTHERS: other_files,
         "--slices": slices,
         "--baseline": baseline,
-        **{f"-O {name}": True for name in figure_options},
     }
-    _refuse_ignored(out, [name for name, value in {**page_options, "--estimate": estimate}.items() if value])
+    chosen |= {"--estimate": estimate, **{f"-O {name}": True for name in figure_options}}
+    _refuse_ignored(out, [name for name, value in chosen.items() if value])
     if slices and collection is None:
         raise typer.BadParameter("--slices needs the captions and fields: give --collection too")
     if estimate is not None and not other_files:
@@ -156,6 +153,15 @@ def _further_reports(
         with labels_of(store) as labels:
             options["comparison"] = compare([main_report, *options["other_reports"]], labels=labels, mode=mode)
     return options
+
+
+def _for_hub(file: Path, out: Path, options: dict[str, str], *, as_json: bool) -> None:
+    """Writes results into a model card or a file of evaluation results of the hub."""
+    if out.name == CARD:
+        if options:
+            raise typer.BadParameter(f"-O {' and '.join(options)} with {out}: for a result of the hub (.yaml)")
+        return _add_to_card(file, out, as_json=as_json)
+    return _add_to_results(file, out, options, as_json=as_json)
 
 
 def _add_to_results(file: Path, out: Path, options: dict[str, str], *, as_json: bool) -> None:

@@ -117,19 +117,12 @@ def serve(
     with ExitStack() as opening:
         opening.enter_context(progress("opening collections and indexes"))
         run(
-            data_sets or ([] if indexes else ["scenes"]),
-            systems=system or ("histograms", "colours"),
-            matrices=_files(scores),
-            features=as_features(features),
-            store=store,
-            **{"host": host, "port": port, "team": team, "certificate": certificate, "key": key, "url": url},
-            proxies=proxy or (),
-            options=loading(loader),
-            corrections=correct or (),
-            trust=trust,
-            indexes=indexes,
+            data_sets or ([] if indexes else ["scenes"]), systems=system or ("histograms", "colours"),
+            matrices=_files(scores), features=as_features(features), store=store, host=host, port=port, team=team,
+            certificate=certificate, key=key, url=url, proxies=proxy or (), options=loading(loader),
+            corrections=correct or (), trust=trust, indexes=indexes,
             started=_started(opening, show=show, as_json=as_json),
-        )
+        )  # fmt: skip
     return None
 
 
