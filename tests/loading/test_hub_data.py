@@ -229,6 +229,7 @@ def test_a_known_name_is_fetched_and_its_size_compared(hub, tmp_path):
     hub.datasets = {known: tmp_path / "hub" / "shards"}
     loaded = limner.load("flickr8k")
     assert (loaded.name, list(loaded.images.ids)) == ("flickr8k", ["test/s0", "test/s1"])
+    assert loaded.splits == {"test": ("test/s0", "test/s1")} and len(loaded.test.texts) == 4
     assert sorted(hub.fetched) == ["test/0.tar", "test/1.tar"]
     assert "flickr8k has 2 images and 4 texts here, not a published size (8,091 and 40,455" in loaded.warnings[-1]
     assert len(limner.load("flickr8k", split="train").images) == 1

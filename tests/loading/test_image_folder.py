@@ -137,3 +137,9 @@ def test_evaluating_images_alone_is_refused_before_anything_is_encoded(tmp_path)
     refused = CliRunner().invoke(app, ["evaluate", str(tmp_path / "photos"), "--model", "efficientnet-lite"])
     assert refused.exit_code == 3
     assert "'photos' has 1 images and no texts, so there is nothing to measure" in " ".join(refused.output.split())
+
+
+def test_captions_of_other_images_next_to_the_folder_are_left_alone(tmp_path):
+    put(tmp_path, captions__csv="image,caption\nother.jpg,words\n")
+    loaded = load(put(tmp_path / "photos", a__png=png()))
+    assert (list(loaded.images.ids), len(loaded.texts)) == (["a.png"], 0)

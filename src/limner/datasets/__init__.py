@@ -81,14 +81,14 @@ def load(spec: Any, *, split: str | None = None, trust: bool = True, **options: 
     name, loader, path = _resolved(spec, trusted=trust)
     _refuse_no_path(name, loader, path)
     is_from_hub = name != "hf" and loader is DATASETS["hf"]
-    split = "test" if is_from_hub and split is None else split
+    fetched_split = (split or "test") if is_from_hub else split
     chosen = checked(loader, options, what=repr(name), filled=1)
     arguments = () if path is None else (path,)
     damage = damage_told(path or name, what=f"data set of the form {name!r}")
     with damage if name in _BY_NAME else nullcontext():
-        loaded = loader(*arguments, split=split, **chosen)
+        loaded = loader(*arguments, split=fetched_split, **chosen)
     if is_from_hub:
-        loaded = replace(loaded, name=name)
+        loaded = replace(loaded, name=name, splits={str(fetched_split): loaded.images.ids})
     part = loaded.split(split) if split is not None and loaded.splits else loaded  # a loader may leave this to `load`
     is_named = str(spec).partition(":")[0] == name
     return _compared(part, name, texts=not options.keys() - _HARMLESS) if is_named else part

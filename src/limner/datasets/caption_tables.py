@@ -16,6 +16,7 @@ from limner.core.images import Value, as_value
 from limner.core.paths import damage_told, refuse_irregular
 from limner.datasets.assembly import Assembly, Check
 from limner.datasets.image_files import IMAGE_ENDINGS
+from limner.datasets.image_folder import has_images, load_images
 from limner.datasets.text_files import (
     At,
     JsonObject,
@@ -112,7 +113,8 @@ def load_folder(
 ) -> Collection:
     """Loads a folder of images with a table of captions in it or next to it (`captions.csv`, `metadata.jsonl`, ...).
 
-    Images without a caption are listed as a warning.
+    Images without a caption are listed as a warning. If a table next to the folder names none of its images, it is a
+    folder of images without captions.
 
     Args:
         path: The folder, or one that contains `images/`.
@@ -130,7 +132,10 @@ def load_folder(
     TableReader(assembly, columns or {}).add_all(table_rows(file, quoted=quoted, encoding=encoding), file)
     named = list(map(str, assembly.images.values))
     places = (folder, folder / "images")
-    images = next((place for place in places if any(os.path.isfile(place / name) for name in named)), folder)
+    images = next((place for place in places if any(os.path.isfile(place / name) for name in named)), None)
+    if images is None and captions is None and file.parent != folder and has_images(folder):
+        return load_images(folder, split=split, check_images=check_images, strict=strict)  # the captions of others
+    images = images or folder
     _note_uncaptioned(assembly, images, set(named), places)
     return assembly.finish(split=split, images=images, check_images=check_images)
 
