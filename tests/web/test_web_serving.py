@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 import serve as benchmark
 from limner.cli import app
 from limner.core.errors import LimnerError, MissingExtra
+from limner.core.extras import PACKAGES
 from limner.web import make_app, serve
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -147,7 +148,7 @@ def test_a_missing_package_names_the_extra(package, monkeypatch):
     for name in [name for name in sys.modules if name.startswith("limner.web")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtra, match=rf"'{package}'.*limner\[web\]"):
+    with pytest.raises(MissingExtra, match=rf"'{PACKAGES.get(package, package)}'.*limner\[web\]"):
         importlib.import_module("limner.web")
 
 
