@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,13 @@ def _key(name: str, options: Mapping[str, object]) -> str:
     devices = sorted(place.name for pattern in _GPUS for place in Path("/dev").glob(pattern))
     visible = {variable: os.environ.get(variable) for variable in _VISIBLE}
     machine = [platform.system(), platform.machine(), devices, visible]
-    return digest(json.dumps([name, named, VERSION, _torch(), machine], default=str))
+    return digest(json.dumps([name, named, VERSION, _code(name), _torch(), machine], default=str))
+
+
+def _code(name: str) -> int:
+    """When the module of an encoder was written: another one may encode differently in the same version of limner."""
+    spec = find_spec(ENCODERS.homes[name].partition(":")[0])
+    return os.stat(spec.origin).st_mtime_ns if spec is not None and spec.origin and os.path.isfile(spec.origin) else 0
 
 
 def _absolute(value: object) -> object:
