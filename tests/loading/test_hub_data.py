@@ -182,12 +182,15 @@ def test_a_revision_is_read_and_recorded(hub, tmp_path):
         limner.load(f"hf:{LISTS}@v2")
 
 
-def test_what_the_hub_converted_is_read_where_there_is_only_code(hub, tmp_path):
+def test_what_the_hub_converted_is_read_where_there_is_only_code(hub, tmp_path, monkeypatch):
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "drawn.py").write_text("raise SystemExit")
     table(tmp_path / "converted" / "TEST" / "test" / "0000.parquet", [{"image": cell(1), "text": "x"}])
     hub.datasets = {"somebody/code": {"main": tmp_path / "code", "refs/convert/parquet": tmp_path / "converted"}}
-    assert limner.load("hf:somebody/code").splits.keys() == {"test"}
+    for offline in (False, True):
+        monkeypatch.setattr(hub_library.constants, "HF_HUB_OFFLINE", offline)
+        assert limner.load("hf:somebody/code").splits.keys() == {"test"}
+    monkeypatch.setattr(hub_library.constants, "HF_HUB_OFFLINE", False)
     hub.datasets = {"somebody/bare": tmp_path / "code"}
     with pytest.raises(LimnerError, match=r"no files that limner reads: expected Parquet.*drawn.py"):
         limner.load("hf:somebody/bare")
@@ -273,3 +276,35 @@ def test_a_command_of_its_own_process_fetches_and_reads_again_without_the_hub(hu
         [*command[:-3], "hf:some body/x"], env=environment, capture_output=True, text=True, check=False
     )
     assert wrong.returncode == 3 and "is not a name on the hub" in wrong.stderr
+
+
+def test_class_labels_become_a_text_for_each_class(hub, tmp_path):
+    features = {"image": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": ["red_ball", "cube"]}}
+    described = {"huggingface": json.dumps({"info": {"features": features}})}
+    rows = pa.Table.from_pylist([{"image": cell(n), "label": n % 2} for n in range(4)]).replace_schema_metadata(
+        described
+    )
+    (tmp_path / "classes").mkdir()
+    pq.write_table(rows, tmp_path / "classes" / "test-00000-of-00001.parquet")
+    hub.datasets = {"somebody/classes": tmp_path / "classes"}
+    loaded = limner.load("hf:somebody/classes", templates=["a photo of a {}.", "a {}."])
+    assert (list(loaded.texts.ids), loaded.texts.values[0]) == (["red_ball", "cube"], "a photo of a red ball.")
+    assert loaded.texts.field("prompts")[1] == ("a photo of a cube.", "a cube.")
+    assert (len(loaded.judgements), loaded.images.open(3).size) == (4, (8, 6))
+
+
+def test_shards_with_class_names_become_a_text_for_each_class(hub, tmp_path):
+    folder = tmp_path / "named"
+    (folder / "test").mkdir(parents=True)
+    (folder / "classnames.txt").write_text("dog\ncat\n")
+    (folder / "zeroshot_classification_templates.txt").write_text("a photo of a {c}.\n")
+    with tarfile.open(folder / "test" / "0.tar", "w") as tar:
+        for number in range(3):
+            for name, content in ((f"s{number}.png", drawn(number)), (f"s{number}.cls", str(number % 2).encode())):
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+    hub.datasets = {"somebody/named": folder}
+    loaded = limner.load("hf:somebody/named")
+    assert loaded.texts.values == ("a photo of a dog.", "a photo of a cat.")
+    assert loaded.judgements.grade("s2", "dog") == 1 and len(loaded.images) == 3

@@ -51,7 +51,7 @@ def load_classes(
     source = existing(path, what="folder of classes, or table of images and classes")
     assembly = Assembly(source.resolve().stem if source.is_file() else source.resolve().name, strict=strict)
     rows = _table(source) if source.is_file() else _folder(source, assembly)
-    add_classes(assembly, rows, templates=_templates(source, templates), names=_names(names))
+    add_classes(assembly, rows, templates=read_templates(source, templates), names=_names(names))
     folders = [source.parent, source.parent / "images"] if source.is_file() else [source]
     return assembly.finish(
         split=split, images=images, folders=folders, check_images=check_images if source.is_file() else False
@@ -131,7 +131,13 @@ def _table(file: Path) -> Iterable[ClassRow]:
         yield at, name, name, str("" if row[label] is None else row[label]).strip(), str(row.get("split") or "")
 
 
-def _templates(source: Path, templates: str | Path | Sequence[str] | None) -> tuple[str, ...]:
+def read_templates(source: Path, templates: str | Path | Sequence[str] | None) -> tuple[str, ...]:
+    """The prompts that the user named, else those of a folder, else `TEMPLATES`.
+
+    Args:
+        source: The folder.
+        templates: A file, a list, or one prompt.
+    """
     if templates is None:
         files = (source / name for name in _TEMPLATE_FILES) if source.is_dir() else ()
         file = next((each for each in files if each.is_file()), None)

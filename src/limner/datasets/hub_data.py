@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -17,6 +17,7 @@ from limner.core.images import open_image
 from limner.core.paths import damage_told, refuse_bomb
 from limner.datasets.assembly import Assembly, Check, split_name
 from limner.datasets.caption_tables import Columns, TableReader, columns_by_role, table_rows
+from limner.datasets.hub_classes import CLASS_NAMES, add_class_shards, add_labelled, class_label
 from limner.datasets.hub_columns import HubColumns, hub_columns, refuse_incomplete
 from limner.datasets.hub_layout import CONVERTED, BySplit, HubLayout, hub_layout
 from limner.datasets.hub_repository import HubData
@@ -38,6 +39,7 @@ def load_hub(
     revision: str | None = None,
     columns: Columns | None = None,
     direction: str | None = None,
+    templates: str | Path | Sequence[str] | None = None,
     check_images: Check = False,
     strict: bool = False,
 ) -> Collection:
@@ -54,6 +56,7 @@ def load_hub(
         revision: A branch, a tag or a commit; "main" by default.
         columns: Columns by role (image, caption, caption_id, image_id, split, language), if limner does not find them.
         direction: For corpus and queries with images on both sides or none: "t2i" if the corpus is the images.
+        templates: For images with classes and no captions: prompts with {} or {c} for the class, as for `classes:DIR`.
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.
     """
@@ -72,15 +75,10 @@ def load_hub(
         return replace(loaded, origin=data.origin)
     part, files = layout.chosen(config, name=name)
     assembly = Assembly(called if len(layout.configs) == 1 else f"{called}-{part}", strict=strict)
-    has_splits = len(files) > 1
-    _add_files(
-        assembly,
-        data,
-        layout.kind,
-        _of_split(files, split, name),
-        columns_by_role(columns or {}),
-        has_splits=has_splits,
+    selection = _Selection(
+        layout.kind, _of_split(files, split, name), columns_by_role(columns or {}), templates, len(files) > 1
     )
+    _add_files(assembly, data, selection)
     loaded = assembly.finish(split=split, check_images=check_images)
     return replace(loaded, origin=data.origin)
 
@@ -95,6 +93,7 @@ def _located(name: str, revision: str | None) -> tuple[HubData, HubLayout]:
     refusal = f"data set {name!r} has no files that limner reads: expected Parquet, tar, csv or jsonl; it has {present}"
     if revision is not None:
         raise LimnerError(refusal)
+    data.remember()
     try:
         converted = HubData.named(name, CONVERTED)
     except LimnerError as error:
@@ -117,29 +116,63 @@ def _of_split(files: BySplit, split: str | None, name: str) -> BySplit:
     raise UnknownName("split", split, files, of=repr(name))
 
 
-def _add_files(
-    assembly: Assembly, data: HubData, kind: str, files: BySplit, columns: Mapping[str, str], *, has_splits: bool
-) -> None:
-    paths = [path for each in files.values() for path in each]
-    if kind == "table":
+@dataclass(frozen=True)
+class _Selection:
+    """What is read of a repository: the kind and names of its files, and the options of the loader."""
+
+    kind: str
+    files: BySplit
+    columns: Mapping[str, str]
+    templates: str | Path | Sequence[str] | None
+    has_splits: bool
+
+
+def _add_files(assembly: Assembly, data: HubData, selection: _Selection) -> None:
+    if selection.kind == "tar":
+        _add_shards(assembly, data, selection)
+        return
+    paths = [path for each in selection.files.values() for path in each]
+    if selection.kind == "table":
         paths += [path for path in data.listing.paths if path.lower().endswith((*IMAGE_ENDINGS, ".zip"))]
     folder = data.fetched(paths)
-    images = _Images(folder, data.listing.paths) if kind == "table" else None
-    by_line = any(PurePosixPath(path).name == "nshards.txt" for path in data.listing.paths)
-    one_split = len(files) == 1
-    for split, each in files.items():
-        for path in each:
+    named = [(split, path) for split, each in selection.files.items() for path in each]
+    if selection.kind == "table":
+        images = _Images(folder, data.listing.paths)
+        for split, path in named:
             place = f"{path} of {data.listing.name}"
-            if kind == "tar":
-                prefix = f"{split}/" if split and has_splits else ""
-                add_shard(assembly, folder / path, split=split or None, captions_by_line=by_line, prefix=prefix)
-            elif images is not None:
-                _add_table(assembly, folder / path, images, columns, split=split, place=place)
-            else:
-                _add_parquet(assembly, folder / path, columns, split=split, place=place, one_split=one_split)
+            _add_table(assembly, folder / path, images, selection.columns, split=split, place=place)
+    else:
+        _add_parquet_files(assembly, folder, named, selection, name=data.listing.name)
+
+
+def _add_shards(assembly: Assembly, data: HubData, selection: _Selection) -> None:
+    if CLASS_NAMES in data.listing.paths:
+        add_class_shards(assembly, data, selection.files, selection.templates, has_splits=selection.has_splits)
+        return
+    folder = data.fetched([path for each in selection.files.values() for path in each])
+    by_line = any(PurePosixPath(path).name == "nshards.txt" for path in data.listing.paths)
+    for split, each in selection.files.items():
+        prefix = f"{split}/" if split and selection.has_splits else ""
+        for path in each:
+            add_shard(assembly, folder / path, split=split or None, captions_by_line=by_line, prefix=prefix)
 
 
 # --- Parquet ----------------------------------------------------------------------------------------------------
+
+
+def _add_parquet_files(
+    assembly: Assembly, folder: Path, named: Sequence[tuple[str, str]], selection: _Selection, *, name: str
+) -> None:
+    """Adds Parquet files of captions, or of classes if they have none."""
+    first = folder / named[0][1]
+    roles, images = parquet_roles(first, selection.columns, place=name)
+    label = None if roles.captions or roles.image not in images else class_label(first)
+    if label is not None:
+        add_labelled(assembly, [(split, folder / path) for split, path in named], label, roles, selection.templates)
+        return
+    for split, path in named:
+        place, one_split = f"{path} of {name}", len(selection.files) == 1
+        _add_parquet(assembly, folder / path, selection.columns, split=split, place=place, one_split=one_split)
 
 
 def _add_parquet(

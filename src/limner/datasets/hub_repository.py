@@ -74,8 +74,12 @@ class HubData:
                 raise
             except Exception as error:  # as above
                 raise LimnerError(_refusal(self.listing.name, self.listing.revision, error, part=True)) from error
-        _remember(self.listing)
+        self.remember()
         return folder
+
+    def remember(self) -> None:
+        """Writes down what the hub said, so that the next run needs no hub."""
+        _remember(self.listing)
 
     def card(self) -> Mapping[str, object]:
         """The metadata at the head of its README.md; empty without one."""

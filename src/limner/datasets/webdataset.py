@@ -82,11 +82,11 @@ def add_shard(
         captions_by_line: Whether each line of a text file is a caption, as in the shards of CLIP_benchmark.
         prefix: Comes before each id, where splits use the same names.
     """
-    for key, parts in _samples(shard):
+    for key, parts in samples(shard):
         _add(assembly, shard, prefix + key, parts, split=split, captions_by_line=captions_by_line)
 
 
-def _samples(shard: Path) -> Iterator[tuple[str, dict[str, object]]]:
+def samples(shard: Path) -> Iterator[tuple[str, dict[str, object]]]:
     """The files of a tar file that share a name, in order; images as positions in the file, captions as text."""
     samples: dict[str, dict[str, object]] = {}
     with tarfile.open(shard, "r:") as tar:
@@ -99,7 +99,7 @@ def _samples(shard: Path) -> Iterator[tuple[str, dict[str, object]]]:
             parts = samples.setdefault(key, {})
             if kind in IMAGE_ENDINGS:
                 parts["image"] = InTar(str(shard), member.offset_data, member.size, key)
-            elif kind in (".txt", ".json"):
+            elif kind in (".txt", ".json", ".cls"):
                 parts[kind] = _text(tar, member, shard)
     yield from samples.items()
 
