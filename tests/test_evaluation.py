@@ -345,7 +345,7 @@ def test_graded_ndcg_says_which_gain():
         (lambda s, t: (s, t, {"protocol": "coco-6k"}), "unknown protocol 'coco-6k': did you mean"),
         (lambda s, t: (s, t, {"protocol": "cxc"}), "needs the judgements 'cxc'"),
         (lambda s, t: (s, t, {"protocol": "coco-1k"}), "splits the pool by the field 'fold'"),
-        (lambda s, t: ("scores", t, {}), "got str: expected Scores"),
+        (lambda s, t: ("scores", t, {}), "unknown encoder .scores."),
         (lambda s, t: ({"images": s}, t, {}), "expected 'i2t'"),
         (lambda s, t: (Scores.from_matrix(np.ones((2, 2)), "ab", "cd"), t, {}), "neither the images .* nor the texts"),
         (lambda s, t: ({"i2t": s, "t2i": s.T}, t.judgements, {}), "expected one Scores or Ranking"),

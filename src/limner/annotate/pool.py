@@ -150,20 +150,23 @@ def waiting(store: Store, *, direction: str | None = None, depth: int | None = N
     Args:
         store: The store.
         direction: Only pairs that some system proposed in this direction, "i2t" or "t2i", for a separate stage.
-        depth: Number of top ranks of the lists that count. By default a pair belongs to the direction in which a system
-            ranks it best, so that two stages, one for each direction, reach every pair.
+        depth: Number of top ranks of the lists that count; by default as many as it takes to reach every pooled pair,
+            so that two stages, one for each direction, ask for all of them.
     """
-    open_pairs = [(p.image, p.caption) for p in pairs(store) if not p.asked and p.origin == "pool"]
+    pooled = [p for p in pairs(store) if p.origin == "pool"]
+    open_pairs = [(p.image, p.caption) for p in pooled if not p.asked]
     if direction is None:
         return open_pairs
     if direction not in DIRECTIONS:
         raise UnknownName("direction", direction, DIRECTIONS)
-    best: dict[str, dict[Key, int]] = {each: {} for each in DIRECTIONS}
-    for p in proposals(store, depth=depth):
-        ranks = best[p.direction]
-        ranks[p.image, p.caption] = min(p.rank, ranks.get((p.image, p.caption), p.rank))
-    mine, other = best[direction], best["t2i" if direction == "i2t" else "i2t"]
-    return [p for p in open_pairs if p in mine and (depth is not None or mine[p] <= other.get(p, mine[p]))]
+    proposed_pairs = proposals(store, depth=depth)
+    if depth is None:
+        best: dict[Key, int] = {}
+        for p in proposed_pairs:
+            best[p.image, p.caption] = min(p.rank, best.get((p.image, p.caption), p.rank))
+        depth = max((best.get((p.image, p.caption), 0) for p in pooled), default=0)
+    in_direction = {(p.image, p.caption) for p in proposed_pairs if p.direction == direction and p.rank <= depth}
+    return [pair for pair in open_pairs if pair in in_direction]
 
 
 def subsampled(

@@ -28,6 +28,17 @@ REVISION = "--revision"
 FURTHER = {"--correct": ("tune",), "--estimate": ("mode",)}
 """Options that the command line adds."""
 COLLECTIONS = ("COLLECTION", "ITEMS")
+TASK_OPTIONS: dict[str, tuple[str, ...]] = {
+    "composed": ("images", "pool", "train_on", "weight", "queries", "seed"),
+    "languages": ("field",),
+    "text-only": ("query", "corpus", "summariser", "regions", "image_data"),
+    "per-image": (),
+}
+"""The tasks of evaluate, TASK:COLLECTION, and what -O takes for each besides options of the loader. composed: the
+folder of images, the list of candidates, what a system is trained on, the weight of the words in the sum; of scenes,
+how many queries and their seed. languages: the field of the texts that names their language. text-only: which
+caption is the query, from 0, or 'each'; how an image is represented (mean of vectors, joined captions, summary) and by
+which summariser; files of Visual Genome with descriptions of regions, and with the COCO ids of its images."""
 COMMAND_OPTIONS = {
     "add": ("features", "min_relevant", "max_relevant", "ties", "keywords"),
     "audit": ("min_side", "check_images"),
@@ -179,12 +190,23 @@ def _with_options(name: str, options: list[str]) -> str:
     return f"{name.removesuffix(')')}, {written})" if name.endswith(")") else f"{name}({written})"
 
 
+def task_of(collection: str) -> tuple[str, str]:
+    """The task and what is evaluated; no task for a collection alone.
+
+    >>> task_of("languages:xtd10:DIR"), task_of("flickr8k:DIR")
+    (('languages', 'xtd10:DIR'), ('', 'flickr8k:DIR'))
+    """
+    task, colon, spec = collection.partition(":")
+    return (task, spec) if colon and task in TASK_OPTIONS else ("", collection)
+
+
 def _loader_takes(collection: str, option: str) -> bool:
-    from limner.cli.commands.evaluate import OWN_OPTIONS, task_of
     from limner.datasets import takes_option
 
     task, spec = task_of(collection)
-    return option in OWN_OPTIONS.get(task, ()) or (task not in ("composed", "per-image") and takes_option(spec, option))
+    if option in TASK_OPTIONS.get(task, ()):
+        return True
+    return task not in ("composed", "per-image") and takes_option(spec, option)
 
 
 def _entry_options(place: str, text: str) -> list[str]:

@@ -17,6 +17,7 @@ from limner.cli.program_options import Trust as Trust
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.extras import require
 from limner.core.options import parsed_options as options
+from limner.core.options import truth
 from limner.core.paths import refuse_unwritable
 
 if TYPE_CHECKING:
@@ -204,9 +205,9 @@ def switch(options: Mapping[str, Any], name: str, *, default: bool = False) -> b
     >>> switch({"informed": True}, "informed"), switch({}, "failures", default=True)
     (True, True)
     """
-    value = options.get(name, default)
-    if not isinstance(value, bool):
-        raise typer.BadParameter(f"-O {name}={value}: expected true or false")
+    value = truth(options.get(name, default))
+    if value is None:
+        raise typer.BadParameter(f"-O {name}={options[name]}: expected true or false")
     return value
 
 

@@ -19,8 +19,8 @@ from limner.core.arrow_tables import arrow_module, parquet_batches, parquet_modu
 from limner.core.errors import LimnerError, UnknownName, ZeroVectors, shown
 from limner.core.files import replacing, write_text
 from limner.core.ids import Ids
-from limner.core.paths import damage_told, parse_json, read_array, read_arrays, read_text, refuse_irregular
-from limner.core.tensor_files import read_tensors, write_tensors
+from limner.core.paths import damage_told, parse_json, read_arrays, read_text, refuse_irregular
+from limner.core.tensor_files import read_array, read_tensors, write_tensors
 
 _STEPS = 4096  # for unit vectors, dot products on this grid add up to at most 2 ** 24
 _ROWS_AT_ONCE = (

@@ -90,7 +90,7 @@ def _is_written(hint: object) -> bool:
     """Whether a value of this type can be written as text: a number, a string, or a list of these."""
     allowed = typing.get_args(hint) if _is_union(hint) else (hint,)
     plain = [typing.get_origin(kind) or kind for kind in allowed if kind is not type(None)]
-    return any(kind in (Any, object) or kind is typing.Literal or _is_plain(kind) for kind in plain)
+    return any(kind is Any or kind is typing.Literal or _is_plain(kind) for kind in plain)
 
 
 def _is_plain(kind: object) -> bool:

@@ -174,28 +174,11 @@ def _is_unicode(value: object) -> bool:
     return True
 
 
-def read_array(path: str | Path, *, what: str) -> Array:
-    """The memory-mapped array of an npy file, or the tensor of a pt file, without arbitrary unpickling."""
-    _refuse_missing(path, what, "an .npy file")
-    import numpy as np  # imported here: listing data sets does not need it
-
-    from limner.core.tensor_files import ENDINGS, read_tensors
-
-    if Path(path).suffix.lower() in ENDINGS:
-        with damage_told(path, what="file of a tensor", mend="save it again with torch.save"):
-            return read_tensors(path)[0]
-    with damage_told(path, what="npy file of numbers", mend="save it again with np.save"):
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    if not isinstance(array, np.ndarray):
-        raise LimnerError(f"{what} {path} is an archive: expected one array, as np.save writes it")
-    return array
-
-
 def read_arrays(path: str | Path, *, what: str) -> dict[str, Array]:
     """The arrays of an npz file by name; refuses a decompression bomb."""
     import numpy as np
 
-    _refuse_missing(path, what, "an .npz file")
+    refuse_missing_file(path, what, "an .npz file")
     with damage_told(path, what=f"npz file of {what}", mend="save it again"):
         with zipfile.ZipFile(path) as archive:
             unpacked = sum(entry.file_size for entry in archive.infolist())
@@ -213,7 +196,8 @@ def refuse_bomb(unpacked: int, packed: int, *, where: str) -> None:
         )
 
 
-def _refuse_missing(path: str | Path, what: str, expected: str) -> None:
+def refuse_missing_file(path: str | Path, what: str, expected: str) -> None:
+    """Refuses what is no file, with the kind of file that is expected."""
     refuse_irregular(path, what=what)
     if not os.path.isfile(path):
         raise LimnerError(f"no {what} {path}: expected {expected}")

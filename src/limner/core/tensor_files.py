@@ -1,4 +1,4 @@
-"""Files saved by torch: tensors and plain values, read without arbitrary unpickling."""
+"""Files of arrays and tensors, saved by numpy or torch and read without arbitrary unpickling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 from limner.core.arrays import Array, array
 from limner.core.errors import LimnerError, shown
 from limner.core.extras import require
-from limner.core.paths import damage_told
+from limner.core.paths import damage_told, refuse_missing_file
 
 ENDINGS = (".pt", ".pth")
 _LEGACY = 0x1950A86A20F9469CFC6C
@@ -55,6 +55,19 @@ def _refuse_compressed(file: str | Path) -> None:
         raise LimnerError(
             f"{file} is compressed ({shown(packed)}), as torch does not write it: save it with torch.save"
         )
+
+
+def read_array(path: str | Path, *, what: str) -> Array:
+    """The memory-mapped array of an npy file, or the tensor of a pt file, without arbitrary unpickling."""
+    refuse_missing_file(path, what, "an .npy file")
+    if Path(path).suffix.lower() in ENDINGS:
+        with damage_told(path, what="file of a tensor", mend="save it again with torch.save"):
+            return read_tensors(path)[0]
+    with damage_told(path, what="npy file of numbers", mend="save it again with np.save"):
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    if not isinstance(array, np.ndarray):
+        raise LimnerError(f"{what} {path} is an archive: expected one array, as np.save writes it")
+    return array
 
 
 def read_tensors(file: str | Path) -> tuple[Array, list[str] | None]:

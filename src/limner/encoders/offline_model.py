@@ -24,8 +24,8 @@ from limner.core.arrays import Array, Float32
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.extras import needed, require
-from limner.core.paths import read_array
 from limner.core.progress import ProgressLike, as_progress
+from limner.core.tensor_files import read_array
 from limner.encoders.efficientnet_onnx import INPUT, STEP, LiteWeights, onnx_network
 from limner.encoders.offline import fingerprint_of, package_file
 from limner.encoders.onnx_models import OnnxSentences, minilm_int8

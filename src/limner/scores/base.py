@@ -19,10 +19,10 @@ from limner.core.arrays import Array, Float32, IntArray
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
-from limner.core.paths import read_array
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.ranking import Ranking
 from limner.core.registry import Registry
+from limner.core.tensor_files import read_array
 from limner.scores.inputs import Scorer, as_scorer, ids_of, indexed, labels
 from limner.scores.parallel_blocks import (
     TILE_ROWS,

@@ -86,11 +86,12 @@ def pool(
       $ limner annotate pool work.db scenes --model histograms --model colours --new-pairs 100 -O strategy=narrow
       $ limner annotate pool work.db scenes --model histograms --model colours --new-pairs 100 -O retrain=true
     """
-    own, loader = command_options(option, "pool")
-    whole_numbers(own, keep=1)
-    retrain, strategy, keep = switch(own, "retrain"), str(own.get("strategy", "sure")), own.get("keep", 25)
-    bleu = number(own, "min_bleu", 0.0) if "min_bleu" in own else None
-    features = text_option(own, "features")
+    settings, loader = command_options(option, "pool")
+    whole_numbers(settings, keep=1)
+    retrain, keep = switch(settings, "retrain"), settings.get("keep", 25)
+    strategy = str(settings.get("strategy", "sure"))
+    bleu = number(settings, "min_bleu", 0.0) if "min_bleu" in settings else None
+    features = text_option(settings, "features")
     full_collection = load(collection, loader)
     systems, split_part = several(
         system or [], scores or [], run or [], full_collection, split, features=features, trust=trust
@@ -193,7 +194,7 @@ def tasks(
     direction: Annotated[str | None, word("Only pairs proposed in this direction, i2t or t2i.", metavar="WAY")] = None,
     depth: Annotated[
         int | None,
-        word("With --direction: only ranks up to K.", metavar="K", min=1, show_default="pairs ranked best in it"),
+        word("With --direction: only ranks up to K.", metavar="K", min=1, show_default="the depth of the pool"),
     ] = None,
     option: Loading = None,
     trust: Trust = False,

@@ -60,8 +60,8 @@ def plan(
     from limner.annotate.judges import judge_named
 
     measures = plannable(measure or ["R@1"], half_width, budget)  # before anything is trained
-    own, loader = command_options(option, "plan")
-    seconds = number(own, "seconds", 8.0)
+    settings, loader = command_options(option, "plan")
+    seconds = number(settings, "seconds", 8.0)
     full_collection = load(collection, loader)
     systems, split_part = several(system or [], scores or [], run or [], full_collection, split, trust=trust)
     with opened(store, create=True) as db:

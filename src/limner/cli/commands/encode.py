@@ -72,8 +72,8 @@ def encode(
       $ limner encode photos/ --model clip -O model=clip-vit-base-patch32/ -O device=cuda -o photos.parquet
     """
     refuse_ending([out], ENDINGS, "file of vectors")
-    own, loader = command_options(option, "encode")
-    features = text_option(own, "features")
+    settings, loader = command_options(option, "encode")
+    features = text_option(settings, "features")
     items, is_list = _items(source, side, loading(loader), _columns(column))
     if features is not None and items.kind != "image":
         raise LimnerError(f"-O features are for images, and these are {items.kind}s: leave them out")

@@ -176,9 +176,9 @@ def assign(
     """
     from limner.annotate.store.reservations import assigned_work
 
-    own = named_options(option, ("round",), of="assign")
-    whole_numbers(own, round=1)
-    turn = own.get("round")
+    settings = named_options(option, ("round",), of="assign")
+    whole_numbers(settings, round=1)
+    turn = settings.get("round")
     actions = [tasks is not None or turn is not None, bool(task), move is not None, release]
     if sum(actions) > 1 or (name is None) == any(actions):
         raise typer.BadParameter("give a NAME with one of --tasks or -O round=N, --task, --to, --release; or nothing")

@@ -57,13 +57,11 @@ Show = Annotated[
 ]
 
 
-Level = Annotated[
-    float, word("Confidence, after Holm's correction, or of all rank sets together.", metavar="P", min=0, max=1)
-]
+Level = Annotated[float, word("Confidence, after correction.", metavar="P", min=0, max=1)]
 Samples = Annotated[
     int | None,
     word(
-        "Random permutations of a test, or bootstrap draws of a board.",
+        "Permutations of a test, or draws of a board.",
         metavar="N",
         min=1,
         show_default="100000, 10000",
@@ -74,11 +72,11 @@ Output = Annotated[
     out_word("Write .json .csv .md .tex .txt .pdf .svg .png, a board .html or MTEB folder. Repeatable."),
 ]
 AllowDifferent = Annotated[bool, flag("--allow-different", "Compare reports with different settings.")]
-FailIfWorse = Annotated[bool, flag("--fail-if-worse", "Exit with status 1 if the first is significantly worse.")]
+FailIfWorse = Annotated[bool, flag("--fail-if-worse", "Status 1 if the first is significantly worse.")]
 Estimate = Annotated[
     str | None,
     word(
-        "Answers to 'limner annotate plan': complete judgements; -O mode=anytime.",
+        "Answers to a plan: complete judgements; -O mode=anytime.",
         metavar="STORE",
     ),
 ]
@@ -123,9 +121,7 @@ def compare(
     seed: Annotated[int, word("Random seed.", metavar="N", min=0)] = 0,
     output: Output = None,
     test: Annotated[str, word("auto, mcnemar, randomisation, sign or wilcoxon.")] = "auto",
-    family: Annotated[str, word("Family of the p-value correction: the table, or the pairs of systems in a line.")] = (
-        "table"
-    ),
+    family: Annotated[str, word("Correct p-values over the table, or over the pairs of a line.")] = ("table"),
     allow_different: AllowDifferent = False,
     fail_if_worse: FailIfWorse = False,
     estimate: Estimate = None,
@@ -142,27 +138,26 @@ def compare(
 
     A star marks a significant difference between two systems; with more systems, letters show which ones a system
     beats. Tests are clustered by image if several captions belong to one image. A board gives the rank of every system
-    a confidence set; tables and MTEB results contain only means: give their number of queries,
-    and -O unit=percent or fraction if it is not clear.
+    a confidence set; tables and MTEB results contain only means: give --queries, and -O unit=percent or fraction.
 
     Examples:
       $ limner compare ours.json baseline.json
-      $ limner compare a.json b.json c.json --show agreement -o table.tex
+      $ limner compare a.json b.json c.json --show agreement
       $ limner compare new.json old.json --fail-if-worse
       $ limner compare ours.json --show published
       $ limner compare a.json b.json --show board -o board.html
       $ limner compare table.csv --show board --queries coco-5k=25000
       $ limner compare a.run b.run --show board --qrels pairs.qrels
       $ limner compare published:mean --show ranks -o ranks.svg
-      $ limner compare a.json b.json --show systems --measures 'R@1 R@10' -o table.tex
+      $ limner compare a.json b.json --show systems -o table.tex
     """
     shown_view = _view(show or [])
     _refuse_unused(shown_view, chosen_options(context))
     files = output or []
     if shown_view == "ranks":
         return answer(*ranks(results, measures=_columns(measures), files=files), as_json=as_json)
-    own = named_options(option, COMMAND_OPTIONS["compare"], of="compare")
-    unit, groups = text_option(own, "unit"), text_option(own, "groups")
+    board_options = named_options(option, COMMAND_OPTIONS["compare"], of="compare")
+    unit, groups = text_option(board_options, "unit"), text_option(board_options, "groups")
     if shown_view == "systems":
         return answer(*systems(results, measures=measures, files=files), as_json=as_json)
     if shown_view == "board":

@@ -77,9 +77,9 @@ def audit(
     repaired, files = by_ending(save, ".qrels")
     left_out, files = by_ending(files, ".ids")
     refuse_ending(files, tuple(AUDIT_FORMATS), "audit")
-    own, loader = command_options(option, "audit")
-    whole_numbers(own, min_side=1)
-    look, min_side = switch(own, "check_images", default=True), own.get("min_side", 32)
+    settings, loader = command_options(option, "audit")
+    whole_numbers(settings, min_side=1)
+    look, min_side = switch(settings, "check_images", default=True), settings.get("min_side", 32)
     full_collection = load(collection, loader)
     chosen = full_collection if split is None else part(full_collection, split)
     if judgements:

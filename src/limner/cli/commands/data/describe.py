@@ -39,8 +39,8 @@ def describe(
       $ limner data describe scenes -O images=100
       $ limner data describe captions.csv -O check_images=true --strict
     """
-    own, loader = command_options(option, "describe")
-    checks = switch(own, "check_images")
+    settings, loader = command_options(option, "describe")
+    checks = switch(settings, "check_images")
     with progress(f"loading {spec}") as step:
         full_collection = _loaded(spec, loader, step if checks else SILENT)
     chosen = full_collection if split is None else part(full_collection, split)

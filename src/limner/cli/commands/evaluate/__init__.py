@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from limner.cli.attached_options import TASK_OPTIONS, task_of
 from limner.cli.commands.evaluate import composed, languages, one_system, text_only
 from limner.cli.console import answer
 from limner.cli.correcting import Correct
@@ -40,10 +41,7 @@ from limner.core.errors import UnknownName
 
 COLLECTION = "scenes, flickr8k:DIR, captions.csv, a folder, a qrels file, ...: see 'limner list datasets'."
 WHAT = "scenes, flickr8k:DIR, captions.csv, a folder, a qrels file, ... ('limner list datasets'); or TASK:COLLECTION."
-TASKS = ("languages", "composed", "text-only", "per-image")
 ALL_USE = {"collection", "option", "measures", "output", "trust", "as_json"}
-OWN_OPTIONS = {"languages": languages.OPTIONS, "composed": composed.OPTIONS, "text-only": text_only.OPTIONS}
-"""What -O takes for each task, besides options of the loader."""
 USED = {
     "languages": {"images", "texts", "scores", "model", "cache", "ids", "split", "name"},
     "composed": {"images", "texts", "scores", "model", "name"},
@@ -158,8 +156,8 @@ def evaluate(
     one_system.refuse_unknown(measures)
     task, spec = task_of(collection)
     models = model or []
-    own, option = command_options(option, "evaluate")
-    features = text_option(own, "features")
+    evaluate_options, option = command_options(option, "evaluate")
+    features = text_option(evaluate_options, "features")
     system = SystemOptions(images, texts, ids or (), scores, run or (), None, trust, features, cache)
     if task in USED:
         _refuse_unused(task, chosen_options(context), models)
@@ -168,7 +166,7 @@ def evaluate(
     statistics, files = by_ending(output, ".npz")
     refuse_report_ending(files)
     _refuse_several(models, name, statistics, by)
-    bank = files_of(str(own["bank"])) if "bank" in own else []
+    bank = files_of(str(evaluate_options["bank"])) if "bank" in evaluate_options else []
     correction = {"correction": correct, "bank": bank, "keep": statistics}
     settings = {"measures": measures, "protocol": protocol or None, "ties": ties} | _missing_rules(missing or [])
     store, mode = store_and_mode(estimate)
@@ -178,7 +176,7 @@ def evaluate(
         per_image=_per_image(spec) if task else None,
         loader=option,
         split=split,
-        groups=own.get("groups"),
+        groups=evaluate_options.get("groups"),
         judgements=judgements or [],
         estimate=store,
         correction=correction if any(correction.values()) else {},
@@ -189,16 +187,6 @@ def evaluate(
         settings=settings | {"mode": mode},
     )
     return one_system.printed(reports, parts, as_json=as_json)
-
-
-def task_of(collection: str) -> tuple[str, str]:
-    """The task and what is evaluated; no task for a collection alone.
-
-    >>> task_of("languages:xtd10:DIR"), task_of("flickr8k:DIR")
-    (('languages', 'xtd10:DIR'), ('', 'flickr8k:DIR'))
-    """
-    task, colon, spec = collection.partition(":")
-    return (task, spec) if colon and task in TASKS else ("", collection)
 
 
 def _per_image(text: str) -> int:
@@ -240,17 +228,17 @@ def _task_result(
         refuse_report_ending(files)
         if system.system is None:
             raise typer.BadParameter("text-only needs an encoder of texts: give --model")
-        task_options, loader = own_options(option, text_only.OPTIONS)
+        task_options, loader = own_options(option, TASK_OPTIONS["text-only"])
         chosen = part(load(spec, loader), split)
         settings: dict[str, Any] = {"measures": measures, "cache": system.cache, "files": files, "trust": system.trust}
         return answer(*text_only.text_only(chosen, system.system, task_options, **settings), as_json=as_json)
     refuse_ending(files, tuple(FORMATS), "table")
     if task == "languages":
-        task_options, loader = own_options(option, languages.OPTIONS)
+        task_options, loader = own_options(option, TASK_OPTIONS["languages"])
         full_collection = load(spec, loader)
         result = languages.languages(system, full_collection, task_options, split=split, measures=measures, name=name)
     else:
-        task_options = named_options(option, composed.OPTIONS, of="composed")
+        task_options = named_options(option, TASK_OPTIONS["composed"], of="composed")
         result = composed.composed(system, spec, task_options, measures=measures, name=name)
     saved([result.save(file) for file in files])
     return answer(result, result.describe(), as_json=as_json)

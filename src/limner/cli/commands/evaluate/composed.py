@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from limner.cli.inputs import SystemOptions
     from limner.datasets.composed_queries import ComposedQueries
 
-OPTIONS = ("images", "pool", "train_on", "weight", "queries", "seed")
-"""What -O takes: the folder of images, the list of candidates, what a system is trained on, the weight of the words in
-the sum; of scenes, how many queries and their seed."""
-
 
 def composed(
     system: SystemOptions, source: str, options: dict[str, Any], *, measures: str | None, name: str | None

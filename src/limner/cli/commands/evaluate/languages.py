@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     from limner.cli.inputs import SystemOptions
     from limner.core.collection import Collection
 
-OPTIONS = ("field",)
-"""What -O takes besides options of the loader: the field of the texts that names their language."""
-
 
 def languages(
     system: SystemOptions,

@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.evaluation.reports.report import Report
 
-OPTIONS = ("query", "corpus", "summariser", "regions", "image_data")
-"""What -O takes besides options of the loader: which caption is the query, from 0, or 'each'; how an image is
-represented (mean of vectors, joined captions, summary) and by which summariser; files of Visual Genome with
-descriptions of regions, and with the COCO ids of its images."""
-
 
 def text_only(
     collection: Collection,

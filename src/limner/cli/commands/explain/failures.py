@@ -77,11 +77,11 @@ def failures(
     """
     refuse_ending(save, (".html",), "page with failures")
     _refuse_words(direction, only)
-    own, loader = command_options(option, "failures")
-    informed = switch(own, "informed")
+    settings, loader = command_options(option, "failures")
+    informed = switch(settings, "informed")
     full_collection = load(collection, loader)
     system_options = SystemOptions(
-        images, texts, (), scores, [str(file) for file in run or ()], system, trust, text_option(own, "features")
+        images, texts, (), scores, [str(file) for file in run or ()], system, trust, text_option(settings, "features")
     )
     source, chosen = opened_system(system_options, full_collection, split, direction)
     chosen = _with_objects(chosen, objects)

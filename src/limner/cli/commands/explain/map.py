@@ -62,7 +62,7 @@ def map_embeddings(
     from limner.search.photo_fields import with_photo_fields
 
     refuse_ending(out, ENDINGS, "map")
-    own, loader = command_options(option, "map")
+    settings, loader = command_options(option, "map")
     if system is None and images is None and is_photo_folder(collection):
         chosen_model = photo_model(None)
         tell(f"model: {chosen_model.line}")
@@ -70,11 +70,13 @@ def map_embeddings(
     full_collection = load(collection, loader)
     if not len(full_collection.texts):
         full_collection = replace(full_collection, images=with_photo_fields(full_collection.images))
-    system_options = SystemOptions(images, texts, system=system, trust=trust, features=text_option(own, "features"))
+    system_options = SystemOptions(
+        images, texts, system=system, trust=trust, features=text_option(settings, "features")
+    )
     source, chosen = opened_system(system_options, full_collection, split, None)
     scores: Any = source["i2t"]
     classes = None
-    if switch(own, "failures", default=True) and len(chosen.texts):
+    if switch(settings, "failures", default=True) and len(chosen.texts):
         with progress("looking for failures") as step:
             classes = failure_classes(scores, chosen, full_collection, progress=step)
     count = min(len(chosen.images) + len(chosen.texts), limit)

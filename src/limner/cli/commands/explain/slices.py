@@ -66,9 +66,9 @@ def slices(
 
     refuse_ending(save, tuple(FORMATS), "table of slices")
     report, baseline_report = Report.load(file), None if baseline is None else Report.load(baseline)
-    own, loader = command_options(option, "slices")
-    whole_numbers(own, min_size=2)
-    control, min_size = str(own.get("control", "by")), own.get("min_size", 30)
+    slice_options, loader = command_options(option, "slices")
+    whole_numbers(slice_options, min_size=2)
+    control, min_size = str(slice_options.get("control", "by")), slice_options.get("min_size", 30)
     chosen = part(load(collection, loader), split)
     settings: dict[str, object] = {"against": baseline_report, "measure": measures, "view": view, "min_size": min_size}
     report_slices = sliced(report, chosen, by or (), **settings, level=round(1 - level, 12), control=control, seed=seed)

@@ -41,8 +41,8 @@ def uncertainty(
 
     if direction not in DIRECTIONS:
         raise UnknownName("direction", direction, DIRECTIONS)
-    own, loader = command_options(option, "uncertainty")
-    whole_numbers(own, bins=1)
+    settings, loader = command_options(option, "uncertainty")
+    whole_numbers(settings, bins=1)
     chosen = part(load(collection, loader), split)
     loaded_model: object = load_model(model, trust=trust)
     if not hasattr(loaded_model, "uncertainty"):
@@ -53,7 +53,7 @@ def uncertainty(
     with progress(f"predicting the uncertainty of {len(items):,} queries", f"{items.kind}s") as step:
         progress_option = progress_for(loaded_model.uncertainty, step)
         values = dict(zip(items.ids, map(float, loaded_model.uncertainty(items, **progress_option)), strict=True))
-        result = multiplicity(values, chosen.judged(name, direction), bins=own.get("bins", 10))
+        result = multiplicity(values, chosen.judged(name, direction), bins=settings.get("bins", 10))
     data = {
         "judgements": name, "direction": direction, "queries": len(result.queries), "rho": result.rho,
         "interval": None if result.interval is None else [result.interval.low, result.interval.high],

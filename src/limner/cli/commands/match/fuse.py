@@ -10,8 +10,9 @@ import typer
 from limner.cli.console import answer, progress
 from limner.cli.options import Json, out_word, saved, word
 from limner.core.errors import LimnerError
-from limner.core.paths import read_array, read_text
+from limner.core.paths import read_text
 from limner.core.progress import counting, progress_for
+from limner.core.tensor_files import read_array
 from limner.datasets.runs import read_run
 
 if TYPE_CHECKING:

@@ -62,9 +62,9 @@ def rerank(
     """
     from limner.match import cascade
 
-    own, loader = command_options(option, "rerank")
-    keep_rest, weight = switch(own, "keep_rest"), float(number(own, "weight", 1.0))
-    features = Path(str(own["features"])) if "features" in own else None
+    settings, loader = command_options(option, "rerank")
+    keep_rest, weight = switch(settings, "keep_rest"), float(number(settings, "weight", 1.0))
+    features = Path(str(settings["features"])) if "features" in settings else None
     evaluated = part(load(collection, loader), split)
     proposed = _proposed(run, evaluated)
     judge = _scorer(scorer, trust=trust)
