@@ -76,6 +76,20 @@ def test_bad_files_are_left_out_and_listed_and_stop_no_run(folder):
     assert set(refreshed(folder)[0].ids) == {f"2019/{name}.jpg" for name in COLOURS}
 
 
+def test_tiff_and_avif_are_read_and_heic_is_read_or_counted(folder):
+    from PIL import features
+
+    photograph(folder / "scan.tif", "red", form="TIFF")
+    names = {"scan.tif"}
+    if features.check("avif"):
+        photograph(folder / "phone.avif", "red", form="AVIF")
+        names.add("phone.avif")
+    (folder / "phone.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(40))
+    index, _ = refreshed(folder)
+    assert names < set(index.ids) and set(PhotoIndex.of(folder, "mean:Colour").left_out()) == {"phone.heic"}
+    assert {hit.id for hit in index.search(["red"], len(names) + 1)["0"]} == {*names, "2019/red.jpg"}
+
+
 @pytest.mark.skipif(os.name != "posix", reason="names are bytes there")
 def test_a_name_that_is_not_utf_8_is_left_out_and_listed(folder):
     try:
