@@ -119,6 +119,7 @@ def test_a_file_name_with_a_hash(tmp_path):
         ("r.json", '{"q": [{"corpus_id": 1, "score": 2}]}', "expected a run"),
         ("r.json", '{"q": {"a": "0.5"}}', "score of candidate 'a' is '0.5': expected a number"),
         ("r.json", '{"q": {"a": NaN}}', "score of candidate 'a' is nan: expected a number"),
+        ("r.json", f'{{"q": {{"a": 1{"0" * 400}}}}}', "score of candidate 'a' is a huge number"),
         ("r.json", '{"mteb_model_meta": {}}', r"0 subsets"),
         ("r.tsv", "query-id\tcorpus-id\tscore\nq\ta\t1\nq\ta\t2\n", "line 3: query 'q' ranks candidate 'a' a second"),
         ("r.csv", "query-id,corpus-id,score\nq,a,high\n", "line 2: score is 'high', expected a number"),

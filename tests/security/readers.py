@@ -19,6 +19,7 @@ import numpy as np
 
 import limner
 from limner.datasets.runs import read_run
+from limner.datasets.trec import read_qrels
 
 Files = Mapping[str, bytes]
 
@@ -507,6 +508,21 @@ VECTORS = {
     "scores": Reader(seeds(_similarities), {"": spoil.of_npy}, _scored, 5),
     "run": Reader(seeds(lambda: {"a.run": RUN}), {"": spoil.of_text}, lambda f: read_run(f / "a.run").top(2), 6),
     "run json": Reader(seeds(lambda: {"a.json": LISTS}), {"": spoil.of_json}, lambda f: read_run(f / "a.json"), 4),
+    "run predictions": Reader(
+        seeds(lambda: {"a.json": PREDICTIONS}), {"": spoil.of_json}, lambda f: read_run(f / "a.json").top(2), 4
+    ),
+    "run table": Reader(
+        seeds(lambda: {"a.tsv": PAIRS_TABLE}), {"": spoil.of_text}, lambda f: read_run(f / "a.tsv").top(2), 4
+    ),
+    "qrels json": Reader(
+        seeds(lambda: {"a.json": b'{"q": {"a": 1, "b": 0}, "p": ["a", 3]}'}),
+        {"": spoil.of_json},
+        lambda f: read_qrels(f / "a.json"),
+        4,
+    ),
+    "qrels table": Reader(
+        seeds(lambda: {"a.tsv": PAIRS_TABLE}), {"": spoil.of_text}, lambda f: read_qrels(f / "a.tsv"), 4
+    ),
     "report": Reader(_report, {"": spoil.of_json}, _reported, 6),
     "model card": Reader(seeds(lambda: {"README.md": CARD}), {"": spoil.of_text}, _carded, 2),
     "composed queries": Reader(
@@ -664,6 +680,20 @@ ANSWER_LINES = (
     b'{"image": "a", "caption": "b", "grade": 2}\n{"image": "c", "caption": "d", "grade": 4, "reasons": []}\n'
 )
 CHOSEN = [{"from_name": "grade", "type": "choices", "value": {"choices": ["mostly no"]}, "meta": {"annotator": "ann"}}]
+PREDICTIONS = b'{"mteb_model_meta": {"model_name": "m", "revision": "1"}, "en": {"test": {"q": {"a": 2, "b": 1.5}}}}'
+PAIRS_TABLE = b"query-id\tcorpus-id\tscore\nq1\ta\t1\nq1\tb\t0.5\nq2\ta\t2\n"
+ARGILLA = [
+    {
+        "id": f"{n}",
+        "fields": {"image": "x", "caption": "a dog"},
+        "metadata": {"image_id": f"i{n}", "caption_id": f"c{n}"},
+        "responses": {
+            "grade": [{"value": "partially yes", "user_id": "u"}],
+            "reasons": [{"value": ["wrong-colour"], "user_id": "u"}],
+        },
+    }
+    for n in range(2)
+]
 LABEL_STUDIO = [
     {"data": {"image": "a", "caption": "b"}, "annotations": [{"result": CHOSEN, "lead_time": 2.5, "completed_by": 1}]},
     {"data": {"image": "a", "caption": "c", "image_id": "i"}, "annotations": [{"result": [], "was_cancelled": True}]},
@@ -680,6 +710,9 @@ LISTED = {
     ),
     "answers of label studio": Reader(
         seeds(lambda: {"a.json": json.dumps(LABEL_STUDIO).encode()}), {"": spoil.of_json}, _answers("a.json"), 3
+    ),
+    "answers of argilla": Reader(
+        seeds(lambda: {"a.json": json.dumps(ARGILLA).encode()}), {"": spoil.of_json}, _answers("a.json"), 3
     ),
     "scale toml": Reader(seeds(lambda: {"s.toml": SCALE_TOML}), {"": spoil.of_text}, _scale("s.toml"), 2),
     "scale json": Reader(seeds(lambda: {"s.json": SCALE_JSON}), {"": spoil.of_json}, _scale("s.json"), 2),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -214,11 +215,27 @@ class Ranking(Tabular):
 def _numbers(scored: Mapping[Any, float]) -> npt.NDArray[np.float64]:
     """The scores of a list; refuses what is no number."""
     if all(issubclass(kind, (int, float, np.number)) for kind in set(map(type, scored.values()))):
-        scores = np.fromiter(scored.values(), dtype=np.float64, count=len(scored))
-        if not np.isnan(scores).any():
-            return scores
-    wrong = next(c for c, score in scored.items() if not isinstance(score, (int, float, np.number)) or score != score)
-    raise LimnerError(f"the score of candidate {wrong!r} is {scored[wrong]!r}: expected a number")
+        with suppress(OverflowError):  # a whole number of hundreds of digits
+            scores = np.fromiter(scored.values(), dtype=np.float64, count=len(scored))
+            if not np.isnan(scores).any():
+                return scores
+    wrong = next(candidate for candidate, score in scored.items() if not _is_number(score))
+    raise LimnerError(f"the score of candidate {wrong!r} is {_short(scored[wrong])}: expected a number")
+
+
+def _short(score: object) -> str:
+    """A value for a message; Python refuses to print whole numbers of thousands of digits."""
+    return "a huge number" if isinstance(score, int) else repr(score)[:40]
+
+
+def _is_number(score: object) -> bool:
+    """Whether a score is a number that fits into a double."""
+    if not isinstance(score, (int, float, np.number)):
+        return False
+    try:
+        return not np.isnan(float(score))
+    except OverflowError:
+        return False
 
 
 def _padded(rows: Sequence[npt.NDArray[np.float64]], like: Lists) -> npt.NDArray[np.float64]:
