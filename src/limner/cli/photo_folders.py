@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from limner.search import Index
     from limner.search.photo_index import PhotoIndex
 
-OFFLINE_LINE = (
-    "offline (a CLIP finds three times as many photographs: --model NAME, or --yes to download one of 154 MB)"
-)
-"""What is told about the offline model."""
 NOTICED = 3.0
 """Seconds that loading a model may take before a hint says how to save them."""
 
@@ -86,11 +82,13 @@ def photo_model(name: str | None, *, place: str = "", yes: bool = False, trust: 
     """
     if name is not None:
         return PhotoModel(name, lambda: _opened_model(name, trust=trust), name)
-    from limner.encoders.default_encoder import CLIP, OFFLINE, default_model
+    from limner.encoders.default_encoder import CLIP, MEGABYTES, OFFLINE, default_model
 
     default = default_model(consent=_consent(place, yes=yes))
-    size = f" ({default.megabytes} MB to download)" if default.megabytes else ""
-    line = OFFLINE_LINE if default.name == OFFLINE.name else f"{CLIP}{size}"
+    if default.name == OFFLINE.name:
+        line = f"offline, which is much worse than a CLIP (--model NAME, or --yes to download one of {MEGABYTES} MB)"
+    else:
+        line = CLIP + (f" ({default.megabytes} MB to download)" if default.megabytes else "")
     return PhotoModel(default.name, lambda: _opened_model(default.name), line)
 
 
