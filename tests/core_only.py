@@ -100,7 +100,20 @@ def commands() -> Iterator[tuple[str, ...]]:
     yield from by_other_names()
     yield from by_ending()
     yield from annotating()
+    yield from refused_early()
     yield from examples()
+
+
+def refused_early() -> Iterator[tuple[str, ...]]:
+    """What is wrong with a command can be told before its system is trained."""
+    system = (*SMALL, "--model", "colours")
+    for words in (("-o", "no/out.json"), ("-o", "out.xyz"), ("--judgements", "no.qrels"), ("--estimate", "no.db")):
+        yield "evaluate", *system, *words
+    for option in ("--correct", "--measures", "--protocol", "--by"):
+        yield "evaluate", *system, option, "nothing"
+    for command in ("explain failures", "explain attack", "explain map", "evaluate"):
+        yield *command.split(), *system, "-o", "no/out.html"
+    yield "train", "colours", *SMALL, "-o", "no/out"
 
 
 def examples() -> Iterator[tuple[str, ...]]:

@@ -73,6 +73,12 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(runs):
     assert len({extra for _, extra in named}) >= 9
 
 
+def test_what_is_wrong_with_a_command_is_told_before_anything_is_trained(runs):
+    wrong = [run for run in runs if re.search(r" no[/.]\w|nothing|out\.xyz", run["ran"])]
+    assert len(wrong) > 10 and {run["status"] for run in wrong} == {3}
+    assert [run["ran"] for run in wrong if run["trained"]] == []
+
+
 def test_a_missing_package_is_named_before_anything_is_trained(runs):
     assert sum(run["trained"] for run in runs) > 20
     assert [run["ran"] for run in runs if "not installed" in run["messages"] and run["trained"]] == []

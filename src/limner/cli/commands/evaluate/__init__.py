@@ -153,7 +153,7 @@ def evaluate(
       $ limner evaluate composed:cap.val.json -O images=img_raw --model clip-a/
       $ limner evaluate text-only:flickr8k:DIR -O corpus=joined --model minilm
     """
-    one_system.refuse_unknown(measures)
+    one_system.refuse_unknown(measures, protocol or (), correct)
     task, spec = task_of(collection)
     models = model or []
     evaluate_options, option = command_options(option, "evaluate")

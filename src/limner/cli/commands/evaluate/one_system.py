@@ -18,7 +18,7 @@ from limner.cli.correcting import corrected
 from limner.cli.inputs import SystemOptions, is_qrels
 from limner.cli.options import load, on_cluster, saved
 from limner.core.display_names import display_name, display_names
-from limner.core.errors import LimnerError
+from limner.core.errors import LimnerError, UnknownName
 from limner.datasets.runs import read_run
 
 if TYPE_CHECKING:
@@ -67,6 +67,9 @@ def evaluated(
     """
     load_once = cached_call(lambda: _with_texts(load(str(spec), loader)))
     reports, parts = [], []
+    extra = _read_judgements(judgements)
+    if by and spec is not None and not is_qrels(spec):
+        _refuse_unown_fields(by, load_once())
     for number, system in enumerate(systems):
         opened = _opened(spec, system, per_image, split, load_once)
         source, truth = opened.source, opened.truth
@@ -74,7 +77,7 @@ def evaluated(
             source = corrected(source, dev=opened.dev, trust=system.trust, **correction)
         truth_options: dict[str, Any] = {
             "groups": _groups(groups, truth),
-            "judgements": _extra_judgements(truth, judgements),
+            "judgements": _for_collection(extra, truth),
         }
         label = name or _name(system, correction.get("correction"))
         with on_cluster(cluster), labels_of(estimate) as labels:
@@ -120,12 +123,27 @@ def printed(reports: list[Report], parts: list[Breakdown], *, as_json: bool) -> 
     answer([*reports, compared], data, as_json=as_json)
 
 
-def refuse_unknown(measures: str | None) -> None:
-    """Refuses an unknown measure before anything is read or trained."""
+def refuse_unknown(measures: str | None, protocols: Sequence[str] = (), correction: str | None = None) -> None:
+    """Refuses an unknown measure, protocol or correction before anything is read or trained."""
     from limner.evaluation.measures import parse
+    from limner.evaluation.protocols import PROTOCOLS
+    from limner.scores.correction import CORRECTIONS
 
     if measures is not None:
         parse(measures)
+    for name in protocols:
+        if name not in PROTOCOLS:
+            raise UnknownName("protocol", name, PROTOCOLS)
+    if correction is not None and not correction.endswith(".npz"):
+        CORRECTIONS.find(CORRECTIONS.parsed(correction)[0])
+
+
+def _refuse_unown_fields(fields: Sequence[str], collection: Collection) -> None:
+    """Refuses a breakdown by a field that the collection lacks, before anything is trained."""
+    own_fields = {*collection.images.fields, *collection.texts.fields}
+    for field in fields:
+        if field not in own_fields:
+            raise UnknownName("field", field, sorted(own_fields), of=f"the images or texts of {collection.name!r}")
 
 
 @contextmanager
@@ -200,14 +218,20 @@ def _on(options: SystemOptions, full_collection: Collection, split: str) -> tupl
     return opened.source, opened.collection
 
 
-def _extra_judgements(truth: object, files: list[Path]) -> dict[str, Judgements] | None:
-    """The extra judgements for a collection."""
-    from limner.core.judgements import Judgements
+def _read_judgements(files: list[Path]) -> dict[str, Judgements] | None:
+    """The extra judgements; a file that cannot be read is refused before anything is trained."""
     from limner.evaluation.partial_judgements import read_judgements
 
-    if files and isinstance(truth, Judgements):
-        raise typer.BadParameter("--judgements is for a COLLECTION, and this is a qrels file: give one of them")
     return read_judgements(files) if files else None
+
+
+def _for_collection(extra: dict[str, Judgements] | None, truth: object) -> dict[str, Judgements] | None:
+    """The extra judgements, which are for a collection only."""
+    from limner.core.judgements import Judgements
+
+    if extra and isinstance(truth, Judgements):
+        raise typer.BadParameter("--judgements is for a COLLECTION, and this is a qrels file: give one of them")
+    return extra
 
 
 def _page_truth(truth: Any, judgements: dict[str, Judgements] | None) -> object:
