@@ -189,9 +189,9 @@ def answer_of(hub: Hub, method: str, path: str, headers: Mapping[str, str], sent
     if place in ("/api/models", "/api/datasets"):
         return _search(hub, place.rpartition("/")[2], query.get("search", [""])[0])
     is_api = place.startswith("/api/")
-    rest = place.removeprefix("/api").removeprefix("/cdn")
-    kind = "datasets" if rest.startswith("/datasets/") else "models"
-    name, action, revision, inside = _parsed(rest.removeprefix(f"/{kind}/").removeprefix("/"))
+    address = place.removeprefix("/api").removeprefix("/cdn")
+    kind = "datasets" if address.startswith("/datasets/") else "models"
+    name, action, revision, inside = _parsed(address.removeprefix(f"/{kind}/").removeprefix("/"))
     repository = (hub.datasets if kind == "datasets" else hub.models).get(name)
     status, extra = hub.api if is_api else hub.files
     if status != 200:
@@ -214,13 +214,13 @@ def answer_of(hub: Hub, method: str, path: str, headers: Mapping[str, str], sent
     return _file(hub, method, place, folder, inside, headers.get("Range"))
 
 
-def _parsed(rest: str) -> tuple[str, str, str, str]:
+def _parsed(address: str) -> tuple[str, str, str, str]:
     """The name, the action, the revision and the path inside of it; "main" for an address without a revision."""
-    hit = _ACTION.search(rest)
+    hit = _ACTION.search(address)
     if hit is None:
-        return unquote(rest), "", "main", ""
-    revision, _, inside = rest[hit.end() :].partition("/")
-    return unquote(rest[: hit.start()]), hit[1], unquote(revision) or "main", unquote(inside)
+        return unquote(address), "", "main", ""
+    revision, _, inside = address[hit.end() :].partition("/")
+    return unquote(address[: hit.start()]), hit[1], unquote(revision) or "main", unquote(inside)
 
 
 def _search(hub: Hub, kind: str, words: str) -> Answer:
@@ -271,7 +271,7 @@ def _tree(folder: Path, inside: str, *, deep: bool) -> list[dict]:
     return entries
 
 
-def _file(hub: Hub, method: str, place: str, folder: Path, name: str, wanted: str | None) -> Answer:
+def _file(hub: Hub, method: str, place: str, folder: Path, name: str, byte_range: str | None) -> Answer:
     file = folder / name
     commit = {"X-Repo-Commit": _commit(folder), "Accept-Ranges": "bytes"}
     if not file.is_file():
@@ -282,21 +282,21 @@ def _file(hub: Hub, method: str, place: str, folder: Path, name: str, wanted: st
         linked = {"X-Linked-Etag": tag, "X-Linked-Size": str(file.stat().st_size)}
         return 302, {**commit, **linked, "Location": f"{hub.address}/cdn{quote(place)}"}, b""
     content = file.read_bytes()
-    low, high = _range(wanted, len(content))
-    if low > high and wanted:
+    low, high = _range(byte_range, len(content))
+    if low > high and byte_range:
         return 416, {**commit, "Content-Range": f"bytes */{len(content)}"}, b""
     if method == "GET":
         hub.fetched.append(name)
         hub.starts.append(low)
     headers = {**commit, "ETag": tag}
-    if not wanted:
+    if not byte_range:
         return 200, headers, content
     return 206, {**headers, "Content-Range": f"bytes {low}-{high}/{len(content)}"}, content[low : high + 1]
 
 
-def _range(wanted: str | None, size: int) -> tuple[int, int]:
+def _range(byte_range: str | None, size: int) -> tuple[int, int]:
     """The first and the last byte of "bytes=low-high", "bytes=low-" or "bytes=-last"."""
-    low, _, high = (wanted or "").removeprefix("bytes=").partition("-")
+    low, _, high = (byte_range or "").removeprefix("bytes=").partition("-")
     if not low and high:
         return max(0, size - int(high)), size - 1
     return int(low or 0), min(int(high), size - 1) if high else size - 1

@@ -113,8 +113,8 @@ LAYOUTS = {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """The repository of a layout, made when it is first used."""
+def repository_of(tmp_path_factory):
+    """The repository of a layout, which is made when it is first used."""
     folders: dict[str, Path] = {}
 
     def find(layout: str) -> Path:
@@ -162,24 +162,24 @@ def evaluated(*words: str) -> dict:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_name_is_enough(layout, operators, made, hub, monkeypatch):
+def test_a_name_is_enough(layout, operators, repository_of, hub, monkeypatch):
     row = LAYOUTS[layout]
-    hub.models[row.name] = made(layout)
+    hub.models[row.name] = repository_of(layout)
     assert named_model(row.name).adapter.name == row.adapter
     report = evaluated("--model", row.name)
     assert report["settings"]["model"] == f"{row.name}@{hub.commit(row.name)}"
     assert set(hub.fetched) == row.files and len(hub.fetched) == len(row.files)
     hub.fetched.clear()
     off(monkeypatch)
-    again = evaluated("--model", row.name)
-    assert again["results"] == report["results"] and not hub.fetched
+    second_run = evaluated("--model", row.name)
+    assert second_run["results"] == report["results"] and not hub.fetched
 
 
 # --- names and adapters -----------------------------------------------------------------------------------------
 
 
-def test_a_folder_is_read_as_its_repository_is(made, hub):
-    folder = made("SigLIP 2")
+def test_a_folder_is_read_as_its_repository_is(repository_of, hub):
+    folder = repository_of("SigLIP 2")
     hub.models["somebody/model"] = folder
     expected = encoder("siglip", model=folder, device="cpu").encode(["a dog"])
     names = (str(folder), "somebody/model", "hf-hub:somebody/model", "somebody/model@main", "hf:somebody/model")
@@ -298,16 +298,28 @@ def test_a_short_name_suggests_the_whole_one():
         find_system("clip-vit-base-patch32")
 
 
+@pytest.mark.parametrize("name", ["./nowhere/model", "nowhere/", "/nowhere"])
+def test_a_path_that_is_not_there(name):
+    with pytest.raises(LimnerError, match=f"no file or folder {name}: expected a saved model, the folder of a model"):
+        find_system(name)
+
+
+@pytest.mark.parametrize("revision", ["", "../x", "a//b", "."])
+def test_a_revision_is_no_path(revision, hub):
+    with pytest.raises(LimnerError, match="expected a branch, a tag or a commit after @"):
+        encoder("clip", model=f"somebody/model@{revision}")
+
+
 # --- revisions --------------------------------------------------------------------------------------------------
 
 
-def test_revisions(made, hub, tmp_path):
+def test_revisions(repository_of, hub, tmp_path):
     changed = tmp_path / "changed"
-    shutil.copytree(made("SigLIP 2"), changed)
+    shutil.copytree(repository_of("SigLIP 2"), changed)
     weights = safetensors_torch.load_file(changed / "model.safetensors")
     doubled = {name: value * 2 for name, value in weights.items()}
     safetensors_torch.save_file(doubled, changed / "model.safetensors", metadata={"format": "pt"})
-    hub.models["somebody/model"] = {"main": made("SigLIP 2"), "v2": changed}
+    hub.models["somebody/model"] = {"main": repository_of("SigLIP 2"), "v2": changed}
     expected = encoder("siglip", model=changed, device="cpu").encode(["a dog"])
     for revision in ("v2", hub.commit("somebody/model", "v2")):
         np.testing.assert_array_equal(encoder(f"somebody/model@{revision}", device="cpu").encode(["a dog"]), expected)
@@ -324,10 +336,10 @@ def test_revisions(made, hub, tmp_path):
     assert run.exit_code == 3 and "--revision without a --model before it" in run.output
 
 
-def test_a_model_does_not_change_by_itself(made, hub, tmp_path):
+def test_a_model_does_not_change_by_itself(repository_of, hub, tmp_path):
     """What is in the cache is used, until another revision is named."""
     folder = tmp_path / "repository"
-    shutil.copytree(made("SigLIP 2"), folder)
+    shutil.copytree(repository_of("SigLIP 2"), folder)
     hub.models["somebody/model"] = folder
     first = hub.commit("somebody/model")
     encoder("somebody/model", device="cpu")
@@ -335,9 +347,9 @@ def test_a_model_does_not_change_by_itself(made, hub, tmp_path):
     assert evaluated("--model", "somebody/model")["settings"]["model"] == f"somebody/model@{first}"
 
 
-def test_an_index_names_the_commit(made, hub, tmp_path, monkeypatch):
+def test_an_index_names_the_commit(repository_of, hub, tmp_path, monkeypatch):
     pytest.importorskip("lancedb")
-    hub.models["somebody/model"] = made("SigLIP 2")
+    hub.models["somebody/model"] = repository_of("SigLIP 2")
     words = ["index", str(tmp_path / "i"), "scenes", "-O", "images=20", "--model", "somebody/model", "--json"]
     run = CliRunner().invoke(app, words)
     assert run.exit_code == 0, run.output
@@ -350,8 +362,8 @@ def test_an_index_names_the_commit(made, hub, tmp_path, monkeypatch):
 # --- fetching ---------------------------------------------------------------------------------------------------
 
 
-def test_another_variant_of_an_export(made, hub, capsys):
-    hub.models["somebody/model"] = made("ONNX of transformers.js")
+def test_another_variant_of_an_export(repository_of, hub, capsys):
+    hub.models["somebody/model"] = repository_of("ONNX of transformers.js")
     spec = find_system("somebody/model")
     assert (
         "the variant 'quantized' is used (variant=...: bnb4, fp16, full, int8, q4, quantized, uint8)" in spec.notes[0]
@@ -364,8 +376,8 @@ def test_another_variant_of_an_export(made, hub, capsys):
         encoder("somebody/model", variant="q8")
 
 
-def test_the_size_is_said_before(made, hub, capsys):
-    hub.models["somebody/model"] = made("SigLIP 2")
+def test_the_size_is_said_before(repository_of, hub, capsys):
+    hub.models["somebody/model"] = repository_of("SigLIP 2")
     encoder("somebody/model", device="cpu")
     printed = capsys.readouterr().err
     assert re.search(
@@ -375,18 +387,18 @@ def test_the_size_is_said_before(made, hub, capsys):
     assert "downloading" not in capsys.readouterr().err
 
 
-def test_an_incomplete_snapshot_of_another_program_is_completed(made, hub):
+def test_an_incomplete_snapshot_of_another_program_is_completed(repository_of, hub):
     """The config alone would say that it is a bare BERT: the list of modules is not there yet."""
     import huggingface_hub
 
-    hub.models["somebody/model"] = made("sentence encoder")
+    hub.models["somebody/model"] = repository_of("sentence encoder")
     huggingface_hub.snapshot_download("somebody/model", allow_patterns=["config.json", "*.safetensors", "tokenizer*"])
     assert named_model("somebody/model").adapter.name == "sentence-transformers"
     assert encoder("somebody/model", device="cpu").encode(["a dog"]).shape == (1, 32)
 
 
-def test_a_connection_that_breaks_off_is_continued(made, hub):
-    hub.models["somebody/model"] = made("SigLIP 2")
+def test_a_connection_that_breaks_off_is_continued(repository_of, hub):
+    hub.models["somebody/model"] = repository_of("SigLIP 2")
     hub.breaks, hub.break_after = 3, 4_000
     encoder("somebody/model", device="cpu")
     pieces = [start for name, start in zip(hub.fetched, hub.starts, strict=True) if name == "model.safetensors"]
@@ -395,8 +407,8 @@ def test_a_connection_that_breaks_off_is_continued(made, hub):
     )
 
 
-def test_a_download_that_breaks_off_for_good_is_continued_by_the_next_run(made, hub, capsys, monkeypatch):
-    hub.models["somebody/model"] = made("SigLIP 2")
+def test_a_download_that_breaks_off_for_good_is_continued_by_the_next_run(repository_of, hub, capsys, monkeypatch):
+    hub.models["somebody/model"] = repository_of("SigLIP 2")
     monkeypatch.setattr(hub_downloads, "TRIES", 1)
     hub.breaks, hub.break_after = 1, 4_000
     with pytest.raises(LimnerError, match="connection to its hub broke off. Try again: what was downloaded is kept"):
@@ -406,11 +418,11 @@ def test_a_download_that_breaks_off_for_good_is_continued_by_the_next_run(made, 
     assert "of which" in capsys.readouterr().err and max(hub.starts) == 4_000
 
 
-def test_a_damaged_part_is_not_used(made, hub, tmp_path):
-    hub.models["somebody/model"] = made("SigLIP 2")
+def test_a_damaged_part_is_not_used(repository_of, hub, tmp_path):
+    hub.models["somebody/model"] = repository_of("SigLIP 2")
     named_model("somebody/model")
     blobs = tmp_path / "cache" / "models--somebody--model" / "blobs"
-    digest = hashlib.sha256((made("SigLIP 2") / "model.safetensors").read_bytes()).hexdigest()
+    digest = hashlib.sha256((repository_of("SigLIP 2") / "model.safetensors").read_bytes()).hexdigest()
     (blobs / f"{digest}.incomplete").write_bytes(b"of another file")
     with pytest.raises(LimnerError, match="model.safetensors of somebody/model arrived damaged, and was deleted"):
         encoder("somebody/model", device="cpu")
@@ -430,19 +442,19 @@ def test_a_killed_download_is_continued(hub, tmp_path):
     """In another process, which is interrupted as by Ctrl-C in the middle of the weights."""
     folder = tiny.clip(tmp_path / "model")
     weights = safetensors_torch.load_file(folder / "model.safetensors")
-    more = {**weights, "unused": torch.zeros(500_000)}
-    safetensors_torch.save_file(more, folder / "model.safetensors", metadata={"format": "pt"})
+    padded = {**weights, "unused": torch.zeros(500_000)}
+    safetensors_torch.save_file(padded, folder / "model.safetensors", metadata={"format": "pt"})
     hub.models["somebody/model"], hub.rate = folder, 1_000_000
     code = "from limner.encoders.hub import HubModel; print(HubModel.named('somebody/model').folder())"
     environment = hub.environment(tmp_path / "home", PYTHONPATH=os.pathsep.join(sys.path))
     words = [sys.executable, "-c", code]
-    for how in (signal.SIGINT, signal.SIGKILL):
+    for signal_number in (signal.SIGINT, signal.SIGKILL):
         with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as process:
             blobs, before = tmp_path / "home" / "hf" / "hub", len(hub.fetched)
             while "model.safetensors" not in hub.fetched[before:] or not _has_arrived(blobs, 200_000):
                 assert process.poll() is None, process.stderr.read()
                 time.sleep(0.02)
-            process.send_signal(how)
+            process.send_signal(signal_number)
             process.wait(30)
     hub.rate = None
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
@@ -458,8 +470,8 @@ def _has_arrived(place: Path, size: int) -> bool:
 # --- what goes wrong --------------------------------------------------------------------------------------------
 
 
-def test_a_missing_model_suggests_others(made, hub):
-    hub.models["somebody/clip-tiny"] = made("SigLIP 2")
+def test_a_missing_model_suggests_others(repository_of, hub):
+    hub.models["somebody/clip-tiny"] = repository_of("SigLIP 2")
     with pytest.raises(
         LimnerError, match=r"no such model \(401\)\. Check the name \(did you mean 'somebody/clip-tiny'\?\)"
     ):
@@ -468,8 +480,8 @@ def test_a_missing_model_suggests_others(made, hub):
         find_system("openai/clip-vit-bas-patch32")
 
 
-def test_a_gated_model_says_how_to_log_in(made, hub, monkeypatch):
-    hub.models["somebody/closed"] = made("SigLIP 2")
+def test_a_gated_model_says_how_to_log_in(repository_of, hub, monkeypatch):
+    hub.models["somebody/closed"] = repository_of("SigLIP 2")
     hub.gated.add("somebody/closed")
     run = CliRunner().invoke(app, ["evaluate", "scenes", "-O", "images=30", "--model", "somebody/closed"])
     message = " ".join(run.output.split())
@@ -479,8 +491,8 @@ def test_a_gated_model_says_how_to_log_in(made, hub, monkeypatch):
     assert evaluated("--model", "somebody/closed")["results"]
 
 
-def test_a_full_disk_is_refused_before(made, hub, monkeypatch):
-    hub.models["somebody/model"] = made("SigLIP 2")
+def test_a_full_disk_is_refused_before(repository_of, hub, monkeypatch):
+    hub.models["somebody/model"] = repository_of("SigLIP 2")
     named_model("somebody/model")
     full = shutil.disk_usage("/")._replace(free=100)
     monkeypatch.setattr(hub_downloads.shutil, "disk_usage", lambda _: full)
@@ -497,8 +509,8 @@ def test_no_network_says_what_to_do(hub, monkeypatch):
         find_system("somebody/model")
 
 
-def test_a_scorer_is_no_encoder_and_an_encoder_no_scorer(made, hub):
-    hub.models |= {"somebody/blip": made("BLIP"), "somebody/model": made("SigLIP 2")}
+def test_a_scorer_is_no_encoder_and_an_encoder_no_scorer(repository_of, hub):
+    hub.models |= {"somebody/blip": repository_of("BLIP"), "somebody/model": repository_of("SigLIP 2")}
     with pytest.raises(LimnerError, match=r"scores pairs, .*'blip-itm\(model=somebody/blip"):
         encoder("somebody/blip")
     with pytest.raises(LimnerError, match="read by 'siglip', which encodes items and scores no pairs"):
@@ -507,7 +519,7 @@ def test_a_scorer_is_no_encoder_and_an_encoder_no_scorer(made, hub):
     assert np.isfinite(scorer("somebody/blip", device="cpu").scores(world).matrix()).all()
 
 
-def test_evaluate_takes_a_name(made, hub):
-    hub.models["somebody/model"] = made("SigLIP 2")
+def test_evaluate_takes_a_name(repository_of, hub):
+    hub.models["somebody/model"] = repository_of("SigLIP 2")
     report = limner.evaluate("somebody/model", limner.load("scenes", images=10), measures="R@1")
     assert report.settings["model"] == f"somebody/model@{hub.commit('somebody/model')}"

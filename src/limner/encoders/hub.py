@@ -67,8 +67,8 @@ class HubModel:
             hub.utils.validate_repo_id(name)
         except hub.errors.HFValidationError as error:
             raise LimnerError(f"model {text!r} is neither a folder nor a name on the hub: {error}") from error
-        if at and not revision:
-            raise LimnerError(f"model {text!r} ends with @: expected a branch, a tag or a commit after it")
+        if at and (not revision or not set(revision.split("/")).isdisjoint(("", ".", ".."))):
+            raise LimnerError(f"model {text!r}: expected a branch, a tag or a commit after @")
         return cls(name, revision or None, purpose)
 
     # --- what there is --------------------------------------------------------------------------------------------

@@ -348,6 +348,11 @@ def _spec(
         return SystemSpec(name, MODEL, _pair_scorer(name), trust)
     if is_model_name(name):
         return _of_named_model(name, trust, cache)
+    if name.startswith(("/", "./", "../", "~")) or name.endswith("/"):
+        raise LimnerError(
+            f"no file or folder {name}: expected a saved model, the folder of a model, an index or a matrix of scores; "
+            "or the name of a model, such as openai/clip-vit-base-patch32"
+        )
     if ":" not in name:
         names = sorted({*SYSTEMS, *ENCODERS, *SCORERS, *difflib.get_close_matches(name, KNOWN, cutoff=0.7)})
         raise UnknownName("system, saved model or file", name, names)
