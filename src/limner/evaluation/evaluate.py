@@ -125,7 +125,7 @@ def evaluate(
 
 def _converted(system: object, truth: object, per_image: int | None) -> tuple[Any, Any, dict[str, object]]:
     """System and truth as `evaluate` works on them, and the setting that names the version of a model."""
-    system = encoder(system) if isinstance(system, str) else system
+    system = encoder(system) if isinstance(system, str) and truth is not None else system
     commit = commit_name(system)
     return *evaluation_inputs(system, truth, per_image=per_image), {} if commit is None else {"model": commit}
 
