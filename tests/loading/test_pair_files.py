@@ -82,7 +82,10 @@ def test_equal_scores_of_a_json_run_are_ties(tmp_path):
     """A candidate that is listed first is no better than one with the same score."""
     (tmp_path / "r.json").write_text(json.dumps({"q": dict.fromkeys("abcd", 1.0)}))
     report = limner.evaluate(read_run(tmp_path / "r.json", candidates="abcd"), {"q": {"a": 1}}, measures="R@1")
-    assert report.value("R@1") == 0.25
+    assert report.value("R@1") == 0.25 and not any("equal scores" in note for note in report.notes)
+    unknown_pool = limner.evaluate(read_run(tmp_path / "r.json"), {"q": {"a": 1}}, measures="R@1")
+    assert unknown_pool.value("R@1") == 0.25
+    assert "1 lists end among equal scores: ties count within the list alone" in unknown_pool.notes
 
 
 def test_predictions_of_mteb(tmp_path):

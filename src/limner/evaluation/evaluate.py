@@ -263,7 +263,17 @@ def _judged_pools(requested: Iterable[View], truth: Collection, sources: Mapping
 
 
 def _source_notes(source: Source) -> tuple[str, ...]:
-    return source.notes if isinstance(source, Ranking) else ()
+    return (*source.notes, *_notes_on_cut_ties(source)) if isinstance(source, Ranking) else ()
+
+
+def _notes_on_cut_ties(ranking: Ranking) -> list[str]:
+    """A note on lists that end among equal scores: candidates that were cut off may be tied too."""
+    if ranking.scores is None or not ranking.truncated:
+        return []
+    rows = np.flatnonzero(ranking.lengths > 1)
+    last = ranking.lengths[rows] - 1
+    tied = int((ranking.scores[rows, last] == ranking.scores[rows, last - 1]).sum())
+    return [f"{tied:,} lists end among equal scores: ties count within the list alone"] if tied else []
 
 
 def _refuse_with_judgements(**arguments: object) -> None:
