@@ -86,6 +86,8 @@ def test_words_and_an_image_are_one_query(folder):
     [
         ([], "give TEXT, --image FILE, both as one query, or --queries FILE"),
         (["red", "-O", "version=1"], "is for an index"),
+        (["red", "--model", "histograms"], "histograms encodes images alone: search with --image FILE"),
+        (["red", "--model", "word-vectors"], "word-vectors"),
         (["red", "--by", "words"], "no texts in the index"),
         (["red", "--model", "photo_toys:COLOURS"], "expected a name, a path"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,6 +124,7 @@ def open_photo_folder(
     model_name: str | None,
     *,
     encodes: bool = True,
+    query_kinds: Collection[str] = (),
     yes: bool = False,
     features: str | None = None,
     trust: bool = False,
@@ -135,6 +136,7 @@ def open_photo_folder(
         model_name: The model; None for the default.
         yes: Whether the user has agreed to a download.
         encodes: Whether queries will be encoded; otherwise the model is opened for new photographs only.
+        query_kinds: What the queries are: "text", "image".
         features: As for `limner index`.
         trust: Whether the model may name custom code.
     """
@@ -148,7 +150,7 @@ def open_photo_folder(
     if encodes or target.changes().to_encode:
         tell(f"model: {chosen.line}")
         model = _with_features(chosen.open(), features)
-        _refuse_unfit(model, chosen.name)
+        _refuse_unfit(model, chosen.name, query_kinds)
         if not target.is_of(model):
             tell(f"the model {chosen.name} has changed since the photographs were encoded: they are encoded again")
             target.discard()
@@ -180,11 +182,16 @@ def _up_to_date(target: PhotoIndex, model: Any) -> Index:
     return index
 
 
-def _refuse_unfit(model: Any, name: str) -> None:
-    """Refuses a model that cannot encode images, before anything is encoded."""
-    kinds = getattr(model, "kinds", ("image",))
+def _refuse_unfit(model: Any, name: str, query_kinds: Collection[str]) -> None:
+    """Refuses a model that cannot encode images, or the queries, before anything is encoded."""
+    kinds = getattr(model, "kinds", ("image", "text"))
     if "image" not in kinds:
         raise LimnerError(f"{name} encodes {' and '.join(kinds)}s: to search photographs, name an encoder of images")
+    if "text" in query_kinds and "text" not in kinds:
+        raise LimnerError(
+            f"{name} encodes images alone: search with --image FILE, or name a model of images and texts, such as "
+            "'offline' or a CLIP"
+        )
 
 
 def tell_loading(index: Index, queries: Items, place: str) -> None:

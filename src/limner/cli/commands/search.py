@@ -126,6 +126,7 @@ def search(
       $ limner search pictures.index "a dog" --precision 0.9
       $ limner search pictures.index "dog -beach" --by hybrid --where split=test
     """
+    from limner.core.collection import Items
     from limner.search import Index, search_sure, search_words
     from limner.search.hits import ENDINGS
     from limner.search.query_terms import has_terms
@@ -147,7 +148,8 @@ def search(
     if cluster and correct is None:
         raise typer.BadParameter("--cluster is for --correct: a plain search runs on this machine")
     version = own.get("version")
-    place = _opened(path, system, encodes=encodes, version=version, features=features, yes=yes, trust=trust)
+    kinds = {part.kind for part in parts if encodes and isinstance(part, Items)}
+    place = _opened(path, system, kinds, encodes=encodes, version=version, features=features, yes=yes, trust=trust)
     index = place if isinstance(place, Index) else place.index
     query = _query(index, parts, path, encodes=encodes)
     with on_cluster(cluster):
@@ -176,14 +178,24 @@ def _query(index: Index, parts: list[SearchQueries], path: str, *, encodes: bool
 
 
 def _opened(
-    path: str, system: str | None, *, encodes: bool, version: int | None, features: str | None, yes: bool, trust: bool
+    path: str,
+    system: str | None,
+    query_kinds: set[str],
+    *,
+    encodes: bool,
+    version: int | None,
+    features: str | None,
+    yes: bool,
+    trust: bool,
 ) -> Index | PhotoFolder:
     """The index, or the folder of photographs with its index up to date."""
     if not is_photo_folder(path):
         return open_index(path, system, encodes=encodes, version=version, features=features, trust=trust)
     if version is not None:
         raise typer.BadParameter(f"-O version={version} is for an index: {path} is a folder of photographs")
-    return open_photo_folder(path, system, encodes=encodes, features=features, yes=yes, trust=trust)
+    return open_photo_folder(
+        path, system, encodes=encodes, query_kinds=query_kinds, features=features, yes=yes, trust=trust
+    )
 
 
 def _exactly(exact: bool, approximate: bool) -> bool | None:
