@@ -18,8 +18,10 @@ from PIL import Image
 import limner
 import loopback_hub
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.hub import HubFile, Repository
 from limner.datasets import dataset
 from limner.datasets.hub_layout import hub_layout
+from limner.datasets.hub_repository import HubData
 from limner.datasets.parquet_images import InParquet
 
 pa = pytest.importorskip("pyarrow")
@@ -308,3 +310,8 @@ def test_shards_with_class_names_become_a_text_for_each_class(hub, tmp_path):
     loaded = limner.load("hf:somebody/named")
     assert loaded.texts.values == ("a photo of a dog.", "a photo of a cat.")
     assert loaded.judgements.grade("s2", "dog") == 1 and len(loaded.images) == 3
+
+
+def test_no_file_outside_of_the_repository_is_read():
+    files = tuple(HubFile(path, 1, "x") for path in ("a.parquet", "../b.parquet", "/c.parquet", "d/../../e.parquet"))
+    assert HubData(Repository("somebody/odd", "main", "0" * 40, files, "dataset")).paths == ["a.parquet"]

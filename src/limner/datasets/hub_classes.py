@@ -112,7 +112,7 @@ def add_class_shards(
         templates: Prompts; by default those of the repository.
         has_splits: Whether splits may use the same names.
     """
-    further = [path for path in (CLASS_NAMES, TEMPLATE_FILE) if path in data.listing.paths]
+    further = [path for path in (CLASS_NAMES, TEMPLATE_FILE) if path in data.paths]
     folder = data.fetched([*(path for paths in files.values() for path in paths), *further])
     names = tuple(text.strip() for _, text in filled_lines(folder / CLASS_NAMES))
     rows = (

@@ -86,10 +86,10 @@ def load_hub(
 def _located(name: str, revision: str | None) -> tuple[HubData, HubLayout]:
     """The repository and its data files; those that the hub converted, if it has no others."""
     data = HubData.named(name, revision)
-    layout = hub_layout(data.listing.paths, data.card())
+    layout = hub_layout(data.paths, data.card())
     if layout is not None:
         return data, layout
-    present = shown(data.listing.paths, most=6)
+    present = shown(data.paths, most=6)
     refusal = f"data set {name!r} has no files that limner reads: expected Parquet, tar, csv or jsonl; it has {present}"
     if revision is not None:
         raise LimnerError(refusal)
@@ -98,7 +98,7 @@ def _located(name: str, revision: str | None) -> tuple[HubData, HubLayout]:
         converted = HubData.named(name, CONVERTED)
     except LimnerError as error:
         raise LimnerError(f"{refusal}; and the hub has not converted it") from error
-    layout = hub_layout(converted.listing.paths, {})
+    layout = hub_layout(converted.paths, {})
     if layout is None:
         raise LimnerError(refusal)
     return converted, layout
@@ -133,11 +133,11 @@ def _add_files(assembly: Assembly, data: HubData, selection: _Selection) -> None
         return
     paths = [path for each in selection.files.values() for path in each]
     if selection.kind == "table":
-        paths += [path for path in data.listing.paths if path.lower().endswith((*IMAGE_ENDINGS, ".zip"))]
+        paths += [path for path in data.paths if path.lower().endswith((*IMAGE_ENDINGS, ".zip"))]
     folder = data.fetched(paths)
     named = [(split, path) for split, each in selection.files.items() for path in each]
     if selection.kind == "table":
-        images = _Images(folder, data.listing.paths)
+        images = _Images(folder, data.paths)
         for split, path in named:
             place = f"{path} of {data.listing.name}"
             _add_table(assembly, folder / path, images, selection.columns, split=split, place=place)
@@ -146,11 +146,11 @@ def _add_files(assembly: Assembly, data: HubData, selection: _Selection) -> None
 
 
 def _add_shards(assembly: Assembly, data: HubData, selection: _Selection) -> None:
-    if CLASS_NAMES in data.listing.paths:
+    if CLASS_NAMES in data.paths:
         add_class_shards(assembly, data, selection.files, selection.templates, has_splits=selection.has_splits)
         return
     folder = data.fetched([path for each in selection.files.values() for path in each])
-    by_line = any(PurePosixPath(path).name == "nshards.txt" for path in data.listing.paths)
+    by_line = any(PurePosixPath(path).name == "nshards.txt" for path in data.paths)
     for split, each in selection.files.items():
         prefix = f"{split}/" if split and selection.has_splits else ""
         for path in each:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
@@ -33,6 +33,11 @@ class HubData:
     def origin(self) -> str:
         """Where it is from, with its commit."""
         return f"hf:{self.listing.name}@{self.listing.commit}"
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of its files; none leads out of the repository."""
+        return [path for path in self.listing.paths if ".." not in PurePosixPath(path).parts and path[:1] != "/"]
 
     @classmethod
     def named(cls, name: str, revision: str | None = None) -> HubData:
@@ -83,7 +88,7 @@ class HubData:
 
     def card(self) -> Mapping[str, object]:
         """The metadata at the head of its README.md; empty without one."""
-        if CARD not in self.listing.paths:
+        if CARD not in self.paths:
             return {}
         text = (self.fetched([CARD]) / CARD).read_text(encoding="utf-8", errors="replace")
         head, dashes, _ = text.removeprefix("---\n").partition("\n---")
