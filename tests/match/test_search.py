@@ -615,8 +615,8 @@ def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path, monkeypatch)
     ("words", "status", "message"),
     [
         (["search", "nowhere", "a"], 3, "no index at"),
-        (["search", "I"], 2, "give exactly one of TEXT"),
-        (["search", "I", "a", "--queries", "q.txt"], 2, "give exactly one of TEXT"),
+        (["search", "I"], 2, "give TEXT, --image FILE, both"),
+        (["search", "I", "a", "--queries", "q.txt"], 2, "give TEXT, --image FILE, both"),
         (["search", "I", "a", "-o", "x.pdf"], 3, "a list of hits is written as"),
         (["search", "I", "a", "-O", "bank=b.npy"], 2, "-O bank without --correct"),
         (["search", "I", "a", "--correct", "clss"], 3, "unknown correction 'clss': did you mean 'csls'"),
@@ -630,7 +630,7 @@ def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path, monkeypatch)
         (["index", "I", *WORLD, "--side", "sounds"], 2, "expected images or texts"),
         (["index", "I", *WORLD, "--side", "texts", "--replace"], 3, "text items for an index of images"),
         (["index", "I", "--delete", "nobody"], 3, "not in the index"),
-        (["index", "new", *WORLD], 2, "give --embeddings or --system"),
+        (["index", "new", *WORLD], 2, "give --embeddings or --model"),
         (["index", "new", "--items", "I", "--model", "histograms"], 3, "no images in"),
     ],
 )

@@ -175,7 +175,7 @@ def detect(path: str | Path) -> Dataset:
 def _unrecognised(path: Path) -> str:
     """Why a file or folder is no collection, and what to do with it."""
     if (path / "items.lance").is_dir():
-        return f"{path} is an index, not a collection: 'limner serve --index {path}' or 'limner search {path} TEXT'"
+        return f"{path} is an index, not a collection: 'limner serve {path}' or 'limner search {path} TEXT'"
     return (
         f"{path}: not a format that limner recognises; give its format as NAME:{path}, where NAME is one of "
         f"{', '.join(DATASETS)}"

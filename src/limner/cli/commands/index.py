@@ -210,10 +210,9 @@ def _added(
 
 
 def _needs_default(source: IndexSource, system: str | None, stored_index: Index | None) -> bool:
-    """Whether images are to be encoded, and nobody named a model."""
-    if source.items is None or source.embeddings is not None or source.items.kind != "image":
-        return False
-    return system is None and stored_index is None
+    """Whether images without captions are to be encoded for a new index, and nobody named a model."""
+    is_images = source.items is not None and source.items.kind == "image" and source.whole is None
+    return is_images and source.embeddings is None and system is None and stored_index is None
 
 
 def _existing_index(path: str) -> Index | None:
