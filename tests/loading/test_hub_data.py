@@ -221,6 +221,12 @@ def test_without_the_hub_and_without_a_copy(hub, monkeypatch):
         limner.load(f"hf:{LISTS}")
 
 
+def test_a_known_name_without_the_hub_says_where_else_to_get_it(hub, monkeypatch):
+    monkeypatch.setattr(hub_library.constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(LimnerError, match=r"its hub cannot be reached.*Or from a folder, as 'flickr8k:DIR': Ask for"):
+        limner.load("flickr8k")
+
+
 def test_without_the_hub_a_part_is_not_taken_for_the_whole(hub, monkeypatch):
     limner.load(f"hf:{LISTS}", split="test")
     monkeypatch.setattr(hub_library.constants, "HF_HUB_OFFLINE", True)

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from fnmatch import fnmatch
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from limner.core.errors import LimnerError, UnknownName
+from limner.core.errors import LimnerError, MissingExtra, UnknownName
 from limner.core.paths import damage_told
 from limner.core.progress import ProgressLike
 from limner.core.registry import Registry, checked
@@ -85,13 +85,24 @@ def load(spec: Any, *, split: str | None = None, trust: bool = True, **options: 
     chosen = checked(loader, options, what=repr(name), filled=1)
     arguments = () if path is None else (path,)
     damage = damage_told(path or name, what=f"data set of the form {name!r}")
-    with damage if name in _BY_NAME else nullcontext():
+    with damage if name in _BY_NAME else nullcontext(), _or_folder(name) if is_from_hub else nullcontext():
         loaded = loader(*arguments, split=fetched_split, **chosen)
     if is_from_hub:
         loaded = replace(loaded, name=name, splits={str(fetched_split): loaded.images.ids})
     part = loaded.split(split) if split is not None and loaded.splits else loaded  # a loader may leave this to `load`
     is_named = str(spec).partition(":")[0] == name
     return _compared(part, name, texts=not options.keys() - _HARMLESS) if is_named else part
+
+
+@contextmanager
+def _or_folder(name: str) -> Iterator[None]:
+    """Adds to the error about a data set that cannot be fetched how to load it from a folder."""
+    try:
+        yield
+    except MissingExtra:
+        raise
+    except LimnerError as error:
+        raise LimnerError(f"{error}. Or from a folder, as '{name}:DIR': {dataset(name).fetch}") from error
 
 
 def _compared(collection: Collection, name: str, *, texts: bool) -> Collection:
