@@ -331,7 +331,10 @@ def _sentence_file(model: str | Path, purpose: str, variant: str | None) -> Path
             raise LimnerError(f"{purpose}: no file {model}; expected an ONNX model")
         return Path(model)
     folder = folder_of(model, purpose=purpose, layout=ONNX, variant=variant)
-    return _networks(folder, variant)[0]
+    first, last = _networks(folder, variant)
+    if first != last:
+        raise LimnerError(f"{purpose}: {folder} has no model.onnx, but {first.name} and {last.name}: use onnx-clip")
+    return first
 
 
 def _states(network: Network) -> str:
