@@ -83,17 +83,17 @@ class Shape:
 
 
 def _merged(shapes: Iterable[Shape]) -> Shape:
-    whole = Shape()
+    union = Shape()
     for shape in shapes:
-        whole.kinds |= shape.kinds
+        union.kinds |= shape.kinds
         if "object" in shape.kinds:
-            own = shape.always or set()
-            whole.always = own if whole.always is None else whole.always & own
+            names = shape.always or set()
+            union.always = names if union.always is None else union.always & names
         for name, each in shape.names.items():
-            whole.names[name] = _merged([whole.names[name], each]) if name in whole.names else each
+            union.names[name] = _merged([union.names[name], each]) if name in union.names else each
         if shape.items is not None:
-            whole.items = shape.items if whole.items is None else _merged([whole.items, shape.items])
-    return whole
+            union.items = shape.items if union.items is None else _merged([union.items, shape.items])
+    return union
 
 
 def schemas(outputs: Iterable[tuple[str, Mapping[str, object]]]) -> dict[str, dict[str, Any]]:
@@ -117,9 +117,9 @@ def main() -> None:
     from json_samples import outputs
 
     with tempfile.TemporaryDirectory() as folder:
-        made = schemas(outputs(Path(folder)))
+        by_command = schemas(outputs(Path(folder)))
     FOLDER.mkdir(exist_ok=True)
-    for command, schema in made.items():
+    for command, schema in by_command.items():
         text = json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
         (FOLDER / f"{command.replace(' ', '-')}.json").write_text(text, encoding="utf-8")
 

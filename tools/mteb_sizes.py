@@ -42,14 +42,14 @@ def _task_rows(task: str, content: Mapping[str, Any]) -> Iterator[tuple[str, ...
 def _sizes(statistics: Mapping[str, Any]) -> tuple[str, str] | None:
     """Queries and clusters; None if it is no retrieval between images and texts."""
     relevant = statistics.get("relevant_docs_statistics")
-    others = any(statistics.get(f"{side}_{m}_statistics") for side in ("documents", "queries") for m in MODALITIES)
+    has_audio = any(statistics.get(f"{side}_{m}_statistics") for side in ("documents", "queries") for m in MODALITIES)
     images = any(statistics.get(f"{side}_image_statistics") for side in ("documents", "queries"))
-    if not relevant or others or not images:
+    if not relevant or has_audio or not images:
         return None
     pairs, documents = relevant["num_relevant_docs"], relevant["unique_relevant_docs"]
     queries = round(pairs / relevant["average_relevant_docs_per_query"])
-    least, most = queries + documents - pairs, min(queries, documents)
-    return str(queries), str(least) if least >= CLOSE * most else ""
+    lower_bound, upper_bound = queries + documents - pairs, min(queries, documents)
+    return str(queries), str(lower_bound) if lower_bound >= CLOSE * upper_bound else ""
 
 
 def main() -> None:

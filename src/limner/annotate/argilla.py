@@ -174,9 +174,9 @@ def _values(listed: object, location: str) -> Iterator[tuple[str, str]]:
 def _question(responses: Mapping[str, object], control: str | None, location: str) -> str:
     if control is not None:
         return control
-    others = [name for name in responses if name not in (REASON, COMMENT)]
-    if GRADE in others or not others:
+    questions = [name for name in responses if name not in (REASON, COMMENT)]
+    if GRADE in questions or not questions:
         return GRADE
-    if len(others) > 1:
-        raise LimnerError(f"{location}: several questions ({shown(others)}); name the one with the grade")
-    return others[0]
+    if len(questions) > 1:
+        raise LimnerError(f"{location}: several questions ({shown(questions)}); name the one with the grade")
+    return questions[0]

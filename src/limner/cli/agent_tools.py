@@ -97,9 +97,9 @@ def _compare(_: bool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _search(_: bool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    where = [f"--where={each}" for each in arguments.get("where", ())]
+    filters = [f"--where={each}" for each in arguments.get("where", ())]
     return run_command(
-        "search", f"-k{arguments.get('k', 10)}", *where, _positional(arguments["index"]), "--", arguments["text"]
+        "search", f"-k{arguments.get('k', 10)}", *filters, _positional(arguments["index"]), "--", arguments["text"]
     )
 
 

@@ -51,8 +51,8 @@ class SystemTable(TableReport):
 
     def _grid(self, view: str) -> Grid:
         columns = [column for column in self.columns if column[0] == view]
-        head = (view, *(f"{DIRECTIONS.get(way, way)} {measure}" for _, way, measure in columns))
-        rows = [(report.system, *(_shown(_result(report, column)) for column in columns)) for report in self.reports]
+        head = (view, *(f"{DIRECTIONS.get(direction, direction)} {measure}" for _, direction, measure in columns))
+        rows = [(report.system, *(_cell(_result(report, column)) for column in columns)) for report in self.reports]
         return Grid(view, (head, *rows))
 
 
@@ -82,5 +82,5 @@ def _result(report: Report, column: Column) -> Result | None:
     return next((r for r in report.results if (r.view, r.direction, str(r.measure)) == column), None)
 
 
-def _shown(result: Result | None) -> str:
+def _cell(result: Result | None) -> str:
     return "" if result is None else result.measure.show(result.value)
