@@ -7,13 +7,14 @@ becomes its opposite. Where an edit might keep the meaning ("a dog and a cat", "
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from itertools import combinations, pairwise
 
+from limner.explain.attributes import COLOUR_NAMES
+from limner.explain.noun_heads import head_after, is_animal, is_person, tags
 from limner.explain.noun_phrases import COLOUR_SPELLING, COLOURS, FUNCTION, NO_OBJECTS, NUMBERS, SIZES, Phrase, phrases
-from limner.explain.text_edits import Change, Context, Edit, Token, agreeing_article, cased, edited
+from limner.explain.text_edits import Change, Context, Edit, Token, agreeing_article, cased, edited, word_set
 from limner.language.inflection import SINGULAR, inflect
-from limner.language.tagging import tag
 from limner.language.wordnet import WordNet
 
 # --- negation ---------------------------------------------------------------------------------------------------
@@ -32,17 +33,41 @@ def negation(text: str, tokens: list[Token], at: int, context: Context) -> Edit 
 
 def _denied(tokens: list[Token], at: int, wordnet: WordNet) -> str | None:
     word, after = tokens[at].low, tokens[at + 1].low if at + 1 < len(tokens) else ""
+    rest = {token.low for token in tokens[at + 1 :]}
+    if rest & POSITIVE:
+        return None
     if word in ("is", "are", "was", "were"):
         return f"{word} not" if after else None
     if word in ("has", "have"):
         return f"{'does' if word == 'has' else 'do'} not have" if after in DETERMINERS else None
-    kinds = tag([t.low for t in tokens])
+    kinds = tags(tokens)
     if kinds[at - 1] != "n":
         return None
     if word == "with":
-        return "without" if after else None
+        return "without" if after not in VAGUE and "few" not in [t.low for t in tokens[at + 1 : at + 3]] else None
     base = wordnet.base(word, "v") if kinds[at] == "v" else None
-    return None if base == word and wordnet.has(word, "a") else _verb_denied(word, base)  # "gets ready"
+    if word.endswith("ing") and not _is_action(tokens, at, kinds, wordnet):
+        return None
+    living = is_person(tokens[at - 1].low, wordnet) or is_animal(tokens[at - 1].low, wordnet)
+    if base == word and (wordnet.has(word, "a") or not living):  # "gets ready", "shovels snow"
+        return None
+    return _verb_denied(word, base)
+
+
+POSITIVE = frozenset(("some", "something", "someone", "somebody", "already", "only", "either", "too", "also"))
+"""Words that do not go with a negation: "not eating something"."""
+VAGUE = frozenset(("", "several", "each", "one", "all", "both", "various", "lots", "their", "his", "her", "its"))
+"""Words that do not follow "without" here: "without its mouth open" is no English."""
+
+
+def _is_action(tokens: list[Token], at: int, kinds: Sequence[str], wordnet: WordNet) -> bool:
+    """Whether a form in -ing is what someone does, and not the noun of "a chalk drawing" or "a man fly fishing"."""
+    before = tokens[at - 1].low
+    acts = is_person(before, wordnet) or is_animal(before, wordnet)
+    return acts and (at < 2 or kinds[at - 2] != "n" or (is_person(before, wordnet) and tokens[at].low not in SPORTS))
+
+
+SPORTS = frozenset(("fishing", "climbing", "skiing", "surfing", "boarding", "racing", "riding"))
 
 
 def _verb_denied(word: str, base: str | None) -> str | None:
@@ -51,6 +76,8 @@ def _verb_denied(word: str, base: str | None) -> str | None:
         return None
     if word == base:
         return f"do not {base}"
+    if base == "can":
+        return None
     if word == inflect(base, "s"):
         return f"does not {base}"
     return f"not {word}" if word.endswith("ing") else None
@@ -64,21 +91,25 @@ def _claim(tokens: list[Token], at: int) -> str:
 # --- word order -------------------------------------------------------------------------------------------------
 
 DIRECTED = frozenset((
-    "on", "onto", "under", "underneath", "beneath", "below", "above", "over", "behind", "in", "inside", "into", "at",
-    "toward", "towards", "after",
+    "on", "onto", "under", "underneath", "beneath", "below", "above", "over", "behind", "at", "toward", "towards",
+    "after",
 ))  # fmt: skip
 """Prepositions whose meaning changes when the two nouns are swapped; "near" and "with" do not change."""
 OF_PLACES = frozenset(("front", "top", "left", "right", "ahead"))
 MUTUAL = frozenset(("meet", "fight", "hug", "kiss", "face", "join", "wrestle", "greet", "race", "touch", "embrace"))
+NO_ROLES = frozenset(("same", "other", "one", "diner", "monkey", "crowd", "group", "crew", "team"))
 CLASSES = ("person.n.01", "animal.n.01", "artifact.n.01")
 NO_COUNT = frozenset(("grass", "snow", "sand", "water", "hair", "clothing", "air", "ice", "dirt", "fish", "sheep"))
 
 
 def word_order(text: str, tokens: list[Token], at: int, context: Context) -> Edit | None:
     """Swaps two nouns with a directed relation between them, or the colours or sizes of two different things."""
-    kinds = tag([t.low for t in tokens])
+    kinds = tags(tokens)
     nouns = [p for p in phrases(text, context.wordnet) if kinds[p.start] != "v"]  # the noun "chases" is a verb here
-    places = [_modifiers(tokens, one, second_phrase, at) for one, second_phrase in combinations(nouns, 2)]
+    places = [
+        _modifiers(text, tokens, one, second_phrase, at, context.wordnet)
+        for one, second_phrase in combinations(nouns, 2)
+    ]
     for one, second_phrase in pairwise(nouns):
         if at == one.start and _can_exchange(text, tokens, one, second_phrase, context.wordnet):
             places.append((at, second_phrase.start))
@@ -92,21 +123,31 @@ def _exchanged(tokens: list[Token], first: int, second: int) -> list[Change]:
     return words + [change for at, new in pairs for change in agreeing_article(tokens, at, new)]
 
 
-def _modifiers(tokens: list[Token], one: Phrase, second_phrase: Phrase, at: int) -> tuple[int, int] | None:
+def _modifiers(
+    text: str, tokens: list[Token], one: Phrase, second_phrase: Phrase, at: int, wordnet: WordNet
+) -> tuple[int, int] | None:
     """The positions of the colours or sizes of two things, if this word is the first of them."""
-    if one.noun == second_phrase.noun or at >= one.start:
+    if _same_head(one, second_phrase) or at >= one.start:
         return None
     kinds: tuple[Container[str], ...] = (COLOURS, SIZES)
     for of_kind in kinds:
-        first, second = (_modifier(tokens, phrase, of_kind) for phrase in (one, second_phrase))
-        if (
-            first == at
-            and second is not None
-            and second >= one.stop
-            and _canonical(tokens[first]) != _canonical(tokens[second])
-        ):
+        first, second = (_modifier(text, tokens, phrase, of_kind, wordnet) for phrase in (one, second_phrase))
+        if first != at or second is None or second < one.stop:
+            continue
+        shared = {t.low for t in tokens[first + 1 : one.stop]} & {
+            t.low for t in tokens[second + 1 : second_phrase.stop]
+        }
+        if not shared and _canonical(tokens[first]) != _canonical(tokens[second]):
             return first, second
     return None
+
+
+def _same_head(one: Phrase, second_phrase: Phrase) -> bool:
+    """Whether two phrases name the same kind of thing: "a black dog and a white dog" says the same when swapped."""
+    return bool({*one.noun.split()} & {*second_phrase.noun.split()})
+
+
+SHADED = frozenset(("light", "dark", "bright", "pale", "deep", "hot", "navy", "lime", "very", "neon", "baby", "sky"))
 
 
 def _canonical(token: Token) -> str:
@@ -114,17 +155,24 @@ def _canonical(token: Token) -> str:
     return COLOUR_SPELLING.get(token.low) or SIZES.get(token.low, token.low)
 
 
-def _modifier(tokens: list[Token], phrase: Phrase, of_kind: Container[str]) -> int | None:
-    """Position of the colour or size before a noun, unless it is one of several ("black and white dogs")."""
+def _modifier(text: str, tokens: list[Token], phrase: Phrase, of_kind: Container[str], wordnet: WordNet) -> int | None:
+    """Position of the colour or size of a noun; None for one of several ("black and white") and colours of people."""
     for place in range(phrase.start - 1, max(phrase.start - 3, -1), -1):
-        if tokens[place].low in of_kind:
-            return None if place and tokens[place - 1].low == "and" else place
+        if tokens[place].low not in of_kind:
+            continue
+        beside = {token.low for token in (*tokens[max(place - 1, 0) : place], *tokens[place + 1 : phrase.start])}
+        alone = (
+            not beside & ({"and", "of", "one", "ones"} | SHADED) and head_after(text, tokens, place) == phrase.stop - 1
+        )
+        name = f"{tokens[place].low} {tokens[place + 1].low}" in COLOUR_NAMES
+        person = of_kind is COLOURS and is_person(tokens[phrase.stop - 1].low, wordnet)
+        return place if alone and not name and not person else None
     return None
 
 
 def _can_exchange(text: str, tokens: list[Token], one: Phrase, second_phrase: Phrase, wordnet: WordNet) -> bool:
     """Whether two nouns can be swapped so that the text means something else."""
-    kinds = tag([t.low for t in tokens])
+    kinds = tags(tokens)
     single_words = (
         one.stop - one.start == second_phrase.stop - second_phrase.start == 1 and one.noun != second_phrase.noun
     )
@@ -136,6 +184,9 @@ def _can_exchange(text: str, tokens: list[Token], one: Phrase, second_phrase: Ph
     # "A man in a jacket sits on a bench": the jacket does not sit. So a thing must come first, without a verb.
     nouns = [t.low for t, kind in zip(tokens, kinds, strict=True) if kind == "n" and t.start < tokens[one.start].start]
     without_verb = "v" not in kinds[one.stop : second_phrase.start] and NO_OBJECTS.issuperset(nouns)
+    hyphens = (text[tokens[phrase.start].start - 1 : tokens[phrase.start].start] for phrase in (one, second_phrase))
+    if "-" in hyphens or any(tokens[phrase.start].low in NO_ROLES for phrase in (one, second_phrase)):
+        return False
     fits = "" not in classes and are_artifacts[0] == are_artifacts[1] and (without_verb or not are_artifacts[0])
     return fits and _directed(text, tokens, one, second_phrase, wordnet)
 
@@ -169,7 +220,7 @@ def _directed(text: str, tokens: list[Token], one: Phrase, second_phrase: Phrase
         *between
     }:
         return False
-    kinds = tag([t.low for t in tokens])[one.stop : second_phrase.start]
+    kinds = tags(tokens)[one.stop : second_phrase.start]
     linking = [(w, k) for w, k in zip(between, kinds, strict=True) if k == "v" or _links(w)]
     if not linking:
         return False
@@ -204,8 +255,6 @@ NO_PLACES = NO_OBJECTS | {
     "phone", "telephone", "side", "back", "way", "stomach", "knee", "foot", "computer", "television", "leash", "air",
 }  # fmt: skip
 """Nouns with which a relation does not describe a place: "on the phone", "on a leash", "into the air"."""
-LEVEL = frozenset(("street", "road", "sidewalk", "path", "trail", "track", "lane", "hallway", "aisle", "beach"))
-""""Up" and "down" mean the same with these nouns."""
 
 
 def relation(text: str, tokens: list[Token], at: int, context: Context) -> Edit | None:
@@ -239,12 +288,78 @@ def _is_side(tokens: list[Token], at: int) -> bool:
 
 
 def _holds(tokens: list[Token], at: int, old: tuple[str, ...], wordnet: WordNet) -> bool:
-    """Whether these words describe a relation to a thing or a place here."""
-    next_noun = next(iter(phrases(" ".join(t.text for t in tokens[at + len(old) :]), wordnet)), None)
+    """Whether these words describe a relation to a thing or a place here, and the opposite can be said of it."""
+    following = tokens[at + len(old) :]
+    next_noun = next(iter(phrases(" ".join(t.text for t in following), wordnet)), None)
     if next_noun is None or next_noun.start > 3 or next_noun.noun in NO_PLACES:
         return False
+    noun, before = next_noun.noun.split()[-1], tokens[at - 1].low if at else ""
     if old[0] in ("up", "down"):
-        moves = at > 0 and wordnet.base(tokens[at - 1].low, "v") in MOTION
-        return moves and next_noun.noun not in LEVEL
-    led = all(t.low not in FUNCTION or t.low in DETERMINERS for t in tokens[at + len(old) :][: next_noun.start])
+        moves = at > 0 and wordnet.base(before, "v") in MOTION
+        return moves and noun in SLOPES and following[0].low in ("a", "an", "the", "some", "his", "her", "their")
+    if not _possible(tokens, at, old, noun, wordnet):
+        return False
+    led = all(t.low not in FUNCTION or t.low in DETERMINERS for t in following[: next_noun.start])
     return led and any(wordnet.is_a(sense, "physical_entity.n.01") for sense in next_noun.senses[:2])
+
+
+def _possible(tokens: list[Token], at: int, old: tuple[str, ...], noun: str, wordnet: WordNet) -> bool:
+    """Whether the opposite of a relation makes sense with a noun: there is nothing under a beach."""
+    words, before = {token.low for token in tokens}, tokens[at - 1].low if at else ""
+    verb = wordnet.base(before, "v")
+    if noun in BODIES or before in FIXED:
+        return False
+    if old in (("on",), ("on", "top", "of")):
+        return noun in UNDERSIDES and not words & PERFORMED
+    if old == ("over",):
+        return noun in BARRIERS and verb in ("jump", "leap", "climb", "go", "hop", "step")
+    if old[0] in ("under", "underneath", "beneath"):
+        return noun in UNDERSIDES
+    if old[0] in ("into", "out"):
+        return noun in ENTERED and verb in (*MOTION, "jump", "leap", "dive", "step", "swim", "wade", "emerge")
+    if old[0] in ("above", "below"):
+        return not words & {"air", "high", "midair"} and noun not in SURFACES
+    if old[0] in ("inside", "outside"):
+        return before not in ("of", "from", "out") and noun not in ("day", "area")
+    return noun not in (WITHOUT_FRONT if old[0] in ("behind", "in") else BOUNDS)
+
+
+FIXED = word_set("looking looks look made right up down head from left leaves leaving chewing chews")
+"""Words that make one expression with a relation: "looks over"."""
+BOUNDS = word_set("other background edge top end bottom air sky sun")
+SURFACES = word_set("pool lake water ocean sea ground snow cloud wave waters crowd")
+WITHOUT_FRONT = word_set(
+    "line crowd ear window mountain sunset sun sky background boat wheel ocean city bar counter audience river lake"
+    " water pond stream sea trail"
+)
+BODIES = word_set(
+    """
+    head heads shoulder neck mouth face hand arm lap eye nose leg wrist ear body hair chest waist back stomach
+    shoulders knee foot finger
+    """
+)
+UNDERSIDES = word_set(
+    """
+    table bench chair bed desk bridge trampoline stool platform couch sofa dock pier roof balcony scaffolding deck
+    branch car
+    """
+)
+"""Things that there is room on and under."""
+PERFORMED = word_set(
+    """
+    jumping jumps jump bouncing bounces bounce skateboard skateboards skateboarding flip skateboarder trick walking standing
+    stands stand drawing painted balancing balances leg legs foot feet grinding grinds lands landing
+    """
+)
+BARRIERS = word_set("hurdle fence bar obstacle rope log pole gate bench table barrier beam rail railing branch bridge")
+ENTERED = word_set(
+    """
+    water pool lake river ocean pond sea stream surf creek tunnel tent house building car box cave boat fountain
+    """
+)
+SLOPES = word_set(
+    """
+    hill ramp mountain stairs step slope incline slide mountainside hillside staircase ladder dune stair cliff rock
+    steps tree bank embankment stairway
+    """
+)

@@ -1,69 +1,224 @@
-"""Words that contradict a word of a caption: opposite adjectives and verbs, and distant colours."""
+"""Opposite verbs: what someone does becomes something that excludes it, in the same form.
+
+An opposite is said only of what can also do the other: a bird that flies over a lake does not "land over" it. So every
+opposite names the words that may follow the verb, and the things that it may be done to.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
-from functools import cache
+from dataclasses import dataclass
 
-import numpy as np
+from limner.explain.noun_heads import POSSESSIVES, follows, head_after, is_animal, is_person, leads, tags
+from limner.explain.noun_phrases import FUNCTION, NUMBERS
+from limner.explain.text_edits import Change, Context, Edit, Token, cased, edited, word_set
+from limner.language.inflection import PAST, inflect, singular
+from limner.language.wordnet import WordNet
 
-from limner.explain.noun_phrases import WORD
-
-PLAIN = (
-    "black", "gray", "silver", "white", "maroon", "red", "crimson", "orange", "gold", "yellow", "khaki", "olive",
-    "lime", "green", "teal", "turquoise", "cyan", "aqua", "navy", "blue", "indigo", "violet", "purple", "magenta",
-    "fuchsia", "pink", "brown", "tan", "beige", "ivory", "lavender",
-)  # fmt: skip
-"""Common colour words: CSS has others, such as rosybrown, that are not English words or that name things."""
-FAR = 0.5
-"""How far a new colour must be from the old one: Euclidean distance in RGB, each channel from 0 to 1."""
-ANTONYMS = {
-    "young": "old", "old": "young", "new": "old", "hot": "cold", "cold": "hot", "warm": "cool", "cool": "warm",
-    "wet": "dry", "dry": "wet", "open": "closed", "closed": "open", "empty": "full", "full": "empty", "happy": "sad",
-    "sad": "happy", "dark": "light", "light": "dark", "bright": "dim", "clean": "dirty", "dirty": "clean",
-    "long": "short", "short": "long", "tall": "short", "high": "low", "low": "high", "wide": "narrow",
-    "narrow": "wide", "thick": "thin", "thin": "thick", "fat": "thin", "heavy": "light", "hard": "soft",
-    "soft": "hard", "smooth": "rough", "rough": "smooth", "deep": "shallow", "shallow": "deep", "fast": "slow",
-    "slow": "fast", "loud": "quiet", "quiet": "loud", "calm": "stormy", "busy": "idle", "male": "female",
-    "female": "male", "rocky": "smooth", "sunny": "cloudy", "cloudy": "sunny", "asleep": "awake", "awake": "asleep",
-    "alone": "accompanied", "shirtless": "clothed", "naked": "clothed", "indoor": "outdoor", "outdoor": "indoor",
-    "same": "different", "different": "same", "alive": "dead", "dead": "living", "crowded": "uncrowded",
-    "public": "private", "strong": "weak", "rich": "poor", "beautiful": "ugly", "colorful": "colorless",
-    "first": "last", "last": "first", "front": "back", "hairy": "hairless", "sharp": "blunt", "steep": "gradual",
+OBJECT = frozenset(("a", "an", "the", "another", *POSSESSIVES, *NUMBERS))
+"""Words that begin an object."""
+PRONOUNS = frozenset(("it", "him", "them"))
+PLACE = word_set(
+    """
+    in on at by here there still near next beside behind under outside inside alone and while as among between
+    underneath amongst
+    outdoors indoors beneath atop
+    """
+) | {""}
+"""Words that begin a place, or the end of the clause."""
+WAY = word_set(
+    """
+    in on along through across down up towards toward away past by near around and while with over outside
+    beside together behind alongside next from among under between after alone into out
+    """
+) | {""}
+"""Words that begin a direction or a place, or the end of the clause."""
+PATH = word_set("over into off through across onto from out under between")
+BALLS = word_set(
+    """
+    ball frisbee football baseball snowball basketball stick rock toy volleyball softball disc
+    """
+)
+REMOVABLE = word_set(
+    """
+    hat helmet cap jacket coat glasses sunglasses scarf mask goggles backpack gloves headphones sweater vest
+    apron hood wig headband necklace
+    """
+)
+BODY = word_set(
+    """
+    back side stomach belly hands hand head legs leg foot feet tiptoe tiptoes lap handstand headstand toes
+    shoulders knees knee
+    """
+)
+SEATS = BODY | {
+    "chair", "chairs", "wheelchair", "car", "seat", "seats", "stroller", "kayak", "canoe", "saddle", "horse", "horses",
+    "swing", "swings", "bike", "bicycle", "motorcycle", "raft", "boat", "bikes", "motorcycles", "circle", "sled",
+    "tube",
+    "cart", "truck", "bus", "train", "subway", "legged", "highchair", "cross-legged", "booth", "pews", "traffic",
+    "reclining",
 }  # fmt: skip
-"""Adjectives in captions and their opposites. WordNet lists most of these; those that do not fit images (green -> ripe)
-or are rare senses are left out, and a few that it lacks are added."""
-VERBS = {
-    "run": "walk", "walk": "run", "sit": "stand", "stand": "sit", "lie": "stand", "sleep": "wake", "smile": "frown",
-    "laugh": "cry", "cry": "laugh", "open": "close", "close": "open", "push": "pull", "pull": "push", "rise": "fall",
-    "fall": "rise", "throw": "catch", "catch": "throw", "enter": "leave", "leave": "enter", "climb": "descend",
-    "ascend": "descend", "descend": "climb", "win": "lose", "lose": "win", "jump": "crouch", "swim": "sink",
-    "float": "sink", "fly": "land", "land": "fly", "give": "take", "take": "give", "start": "stop", "stop": "start",
-    "arrive": "depart", "hide": "show", "show": "hide", "lift": "drop", "drop": "lift", "raise": "lower",
-    "lower": "raise", "wear": "remove", "stay": "move", "move": "stay",
+"""Words with which one does not both sit and stand."""
+FLIGHT = word_set(
+    """
+    air midair mid-air high catch bike bicycle skateboard motorcycle snowboard ramp rope skis up down trampoline
+    mid wave parachute airborne jump skateboarder snowboarder rail skier biker board rollerblades rollerblader
+    trick hurdle hurdles diving bmx flip jeep bull horse car swing above somersault cliff cyclist bicyclist
+    plane gracefully kicking bikers bicycler skateboards bikes scooter fence stairs motorbike hoop wall pole bar
+    rider
+    """
+)
+"""Words of captions in which someone who jumps is in the air, so that nobody can crawl there."""
+MOUTHS = word_set(
+    """
+    mouth mouths teeth arms hand hands paws head lap beak up high out over above between behind against under
+    while shoulder shoulders
+    """
+)
+GAMES = word_set(
+    """
+    band game match tournament concert orchestra competition sprinkler waves surf key water pool ocean lake
+    river fountain rain puddle skateboard laughs laughing bike stream court instrument drums instruments music
+    guitar team uniform uniforms
+    """
+)
+
+
+THROWN = word_set("off up into air towards to from over toward around out away")
+
+
+@dataclass(frozen=True)
+class VerbOpposite:
+    """An action that excludes another.
+
+    Args:
+        verb: The opposite, in its base form.
+        after: Words of which one has to follow; "" is the end of the caption or a punctuation mark.
+        never: Words that may not occur in the caption.
+        objects: Nouns to which it can be done; empty for all.
+        people: Whether only people do it.
+    """
+
+    verb: str
+    after: frozenset[str]
+    never: frozenset[str] = frozenset()
+    objects: frozenset[str] = frozenset()
+    people: bool = False
+
+
+ON_FEET = word_set(
+    """
+    leash treadmill race marathon bases base tackle speed fast full stilts tightrope hands quickly slowly
+    competition bull bulls racing
+    """
+)
+STAND = VerbOpposite("stand", PLACE | {"down"}, SEATS)
+VERBS: dict[str, VerbOpposite] = {
+    "run": VerbOpposite("walk", WAY, ON_FEET), "walk": VerbOpposite("run", WAY, ON_FEET),
+    "jog": VerbOpposite("walk", WAY, ON_FEET),
+    "sit": STAND, "lie": STAND, "lay": STAND, "kneel": STAND, "squat": STAND, "crouch": STAND,
+    "sleep": VerbOpposite("stand", PLACE, SEATS | {"bag", "bags"}),
+    "stand": VerbOpposite("sit", PLACE | {"around"}, BODY | {"line", "hind", "upright", "tall", "still", "paddle"}),
+    "swim": VerbOpposite("stand", frozenset(("in",)), BODY | {"underwater", "deep", "middle"}),
+    "smile": VerbOpposite("frown", word_set("at for and in while as on") | {""}, frozenset(("big",))),
+    "laugh": VerbOpposite("cry", word_set("and in while as on together") | {""}),
+    "cry": VerbOpposite("laugh", word_set("and in while as on") | {""}),
+    "open": VerbOpposite("close", OBJECT), "close": VerbOpposite("open", OBJECT),
+    "push": VerbOpposite("pull", OBJECT, word_set("through off out away into swing up swings")),
+    "pull": VerbOpposite("push", OBJECT, word_set(
+    """
+    face faces trick off out from up tug mouth teeth rope wheelie over apart stunt hair down
+    """
+)),
+    "throw": VerbOpposite("catch", OBJECT, word_set("into at up to over out towards toward"), BALLS,
+                          people=True),
+    "catch": VerbOpposite("throw", OBJECT, frozenset(("mouth", "teeth")), BALLS, people=True),
+    "kick": VerbOpposite("catch", OBJECT, THROWN, BALLS, people=True),
+    "enter": VerbOpposite("leave", OBJECT), "leave": VerbOpposite("enter", OBJECT, frozenset(("trail", "behind",
+    "leaf"))),
+    "climb": VerbOpposite("descend", OBJECT, word_set("tree trees wall top fence pole rope")),
+    "descend": VerbOpposite("climb", OBJECT), "ascend": VerbOpposite("descend", OBJECT),
+    "jump": VerbOpposite("crawl", PATH, FLIGHT), "leap": VerbOpposite("crawl", PATH, FLIGHT),
+    "crawl": VerbOpposite("run", PATH, frozenset(("under", "tunnel"))),
+    "win": VerbOpposite("lose", OBJECT, objects=frozenset(("race", "game", "match"))),
+    "raise": VerbOpposite("lower", OBJECT), "lower": VerbOpposite("raise", OBJECT),
+    "wear": VerbOpposite("remove", OBJECT, frozenset(("her", "and")), REMOVABLE, people=True),
+    "chase": VerbOpposite("ignore", OBJECT, frozenset(("tail", "each"))),
+    "watch": VerbOpposite("ignore", OBJECT, frozenset(("sunset", "tv", "television", "each", "wearing"))),
+    "dance": VerbOpposite("sit", word_set("in on outside by near together"),
+    word_set("costume competition routine clothes performance air")),
+    "play": VerbOpposite("sleep", word_set("in on outside by near together"), GAMES | BALLS | {
+                         "tug", "swimming", "running", "splashing", "jumping"}),
 }  # fmt: skip
-"""Verbs in captions in their base form and their opposites in an image; WordNet's verb antonyms where they exist."""
+"""Verbs of captions in their base form, and what excludes them; WordNet's antonyms where they fit."""
 
 
-@cache
-def css_colours() -> dict[str, tuple[float, float, float]]:
-    """The named CSS colours that are plain English words, with their RGB values."""
-    from PIL.ImageColor import colormap, getrgb
+def verb(text: str, tokens: list[Token], at: int, context: Context) -> Edit | None:
+    """Turns a verb into one that excludes it."""
+    wordnet = context.wordnet
+    base = wordnet.base(tokens[at].low, "v") if at and tokens[at].low not in FUNCTION else None
+    opposite = VERBS.get(base or "")
+    form = form_of(tokens[at].low, base) if base and opposite else None
+    if opposite is None or form is None or not _is_verb(text, tokens, at, form):
+        return None
+    after = "" if text[tokens[at].stop :].lstrip()[:1] in tuple(".,;!") else follows(tokens, at)
+    rest = [token.low for token in tokens[at + 1 :]]
+    if (
+        not (after in opposite.after or _is_object(opposite, after))
+        or opposite.never.intersection(rest)
+        or not _doable(text, tokens, at, opposite, wordnet)
+    ):
+        return None
+    new = inflect(opposite.verb, form)
+    changes: list[Change] = [(tokens[at], cased(tokens[at].text, new))]
+    if after == "down" and opposite.verb == "stand":
+        changes.append((tokens[at + 1], "up"))
+    return edited(text, "verb", changes, tokens[at].low) if new not in {t.low for t in tokens} else None
 
-    red_green_blue = {name: getrgb(name)[:3] for name in colormap}
-    return {name: (r / 255, g / 255, b / 255) for name, (r, g, b) in red_green_blue.items()}
+
+def _is_object(opposite: VerbOpposite, after: str) -> bool:
+    """Whether a pronoun is the object."""
+    return opposite.after == OBJECT and after in PRONOUNS
 
 
-def colours_in(texts: Iterable[str]) -> tuple[str, ...]:
-    """The colours that texts mention, the most frequent first."""
-    css = css_colours()
-    counted = Counter(word for text in texts for word in map(str.lower, WORD.findall(text)) if word in css)
-    return tuple(word for word, _ in counted.most_common())
+def form_of(word: str, base: str) -> str | None:
+    """The form of a verb: "ing", "s", "past", or None for its base form, which is as likely a noun."""
+    if word in (base, "lay"):
+        return None
+    if word.endswith("ing"):
+        return "ing"
+    if word.endswith("s"):
+        return "s"
+    return "past" if word.endswith("ed") or PAST.get(base) == word else None
 
 
-def far_from(word: str, pool: Iterable[str]) -> list[str]:
-    """The colours of a pool that are far from the given colour in RGB."""
-    css = css_colours()
-    rgb = np.array(css[word])
-    return [c for c in pool if c in css and float(np.linalg.norm(rgb - css[c])) >= FAR]
+def _is_verb(text: str, tokens: list[Token], at: int, form: str) -> bool:
+    """Whether a form is a verb here, and not the noun of "the climbs" or the adjective of "running water"."""
+    before = leads(tokens, at)
+    if before in OBJECT or before in ("of", "for", "from", "to", "in", "on", "at", "by", "with", "some", "several"):
+        return False
+    if before.endswith("ing") or tokens[at - 1].low == "go":
+        return False
+    if form == "ing":
+        return tags(tokens)[at] == "v" or before in ("is", "are", "and", "while")
+    return tags(tokens)[at] == "v" and (form == "s" or before in ("who", "that") or tags(tokens)[at - 1] == "n")
+
+
+def _doable(text: str, tokens: list[Token], at: int, opposite: VerbOpposite, wordnet: WordNet) -> bool:
+    """Whether the one who acts, and what it is done to, allow the opposite."""
+    nouns = [token.low for token in tokens[:at]]
+    if opposite.people and (
+        not any(is_person(noun, wordnet) for noun in nouns) or any(is_animal(n, wordnet) for n in nouns)
+    ):
+        return False
+    if opposite.after is not OBJECT:
+        return True
+    if follows(tokens, at) in PRONOUNS and not opposite.objects:
+        return True
+    head = head_after(text, tokens, at + 1)
+    if head is None:
+        return False
+    noun = tokens[head].low
+    if opposite.verb == "ignore" and follows(tokens, head) not in ("", "in", "on", "near", "at"):
+        return False  # "watches a man jump"
+    fits = not opposite.objects or noun in opposite.objects or singular(noun, wordnet) in opposite.objects
+    return fits and follows(tokens, head) != "of"

@@ -65,6 +65,15 @@ class Context:
         return options[int(self.dice.integers(len(options)))]
 
 
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text that are separated by white space.
+
+    >>> sorted(word_set("a dog"))
+    ['a', 'dog']
+    """
+    return frozenset(text.split())
+
+
 Change = tuple[Token, str]
 """A word and its replacement; an empty replacement removes it."""
 

@@ -1,0 +1,95 @@
+"""Which noun an article, adjective or participle belongs to, and what kind of thing this noun names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from limner.explain.colours import css_colours
+from limner.explain.noun_phrases import FUNCTION, NUMBERS, SIZES
+from limner.explain.text_edits import Token, word_set
+from limner.language.inflection import singular
+from limner.language.tagging import tag
+from limner.language.wordnet import WordNet
+
+ARTICLES = frozenset(("a", "an", "the"))
+POSSESSIVES = frozenset(("his", "her", "its", "their"))
+OTHER_PEOPLE = word_set(
+    """
+    people climber runner rider biker guy snowboarder skateboarder motorcyclist toddler player kid lady female
+    male adult friend team crowd group model couple someone individual kayaker catcher pitcher umpire goalie
+    skier surfer wakeboarder
+    """
+)
+"""Words for people whose usual sense in WordNet is another, or that WordNet lacks."""
+OTHER_ANIMALS = word_set("lab labrador retriever collie shepherd terrier boxer pup husky")
+YOUNG = word_set(
+    """
+    boy girl child kid baby toddler infant son daughter teenager teen puppy kitten youth student schoolgirl
+    schoolboy adolescent youngster
+    """
+)
+"""Nouns that say themselves that someone is young: "an old child" is no opposite."""
+
+
+@lru_cache(maxsize=4096)
+def _tags(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(tag(words))
+
+
+def tags(tokens: Sequence[Token]) -> tuple[str, ...]:
+    """The part of speech of every word, as in `limner.language.tagging`."""
+    return _tags(tuple(token.low for token in tokens))
+
+
+def head_after(text: str, tokens: Sequence[Token], at: int) -> int | None:
+    """The position of the noun that the word at a position describes: the last noun of its phrase, or None.
+
+    A phrase ends at a comma, a verb or a function word; "and" between two colours does not end it.
+    """
+    kinds, head = tags(tokens), None
+    for place in range(at + 1, min(at + 7, len(tokens))):
+        word = tokens[place].low
+        if text[tokens[place - 1].stop : tokens[place].start].strip():
+            break
+        if word == "and" and head is None and _joins_colours(tokens, place):
+            continue
+        if word in FUNCTION or kinds[place] == "v" or (kinds[place] == "x" and head is not None):
+            break
+        if kinds[place] == "n" and word not in SIZES and word not in NUMBERS:
+            head = place
+    return head
+
+
+def _joins_colours(tokens: Sequence[Token], place: int) -> bool:
+    colours = css_colours()
+    return place + 1 < len(tokens) and tokens[place - 1].low in colours and tokens[place + 1].low in colours
+
+
+def is_person(word: str, wordnet: WordNet) -> bool:
+    """Whether a noun usually names a person or people."""
+    if word in css_colours():  # "white" is a person in WordNet too
+        return False
+    base = singular(word, wordnet) or word
+    return word in OTHER_PEOPLE or base in OTHER_PEOPLE or base in YOUNG or names_a(word, "person.n.01", wordnet)
+
+
+def is_animal(word: str, wordnet: WordNet) -> bool:
+    """Whether a noun usually names an animal."""
+    base = singular(word, wordnet) or word
+    return word in OTHER_ANIMALS or base in OTHER_ANIMALS or names_a(word, "animal.n.01", wordnet)
+
+
+def names_a(word: str, concept: str, wordnet: WordNet) -> bool:
+    """Whether the usual sense of a noun is a kind of a concept."""
+    return any(wordnet.is_a(sense.name, concept) for sense in wordnet.synsets(singular(word, wordnet) or word)[:1])
+
+
+def follows(tokens: Sequence[Token], at: int) -> str:
+    """The next word, or "" at the end."""
+    return tokens[at + 1].low if at + 1 < len(tokens) else ""
+
+
+def leads(tokens: Sequence[Token], at: int) -> str:
+    """The word before, or "" at the start."""
+    return tokens[at - 1].low if at else ""
