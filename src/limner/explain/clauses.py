@@ -15,6 +15,7 @@ from limner.explain.noun_heads import head_after, is_animal, is_person, tags
 from limner.explain.noun_phrases import COLOUR_SPELLING, COLOURS, FUNCTION, NO_OBJECTS, NUMBERS, SIZES, Phrase, phrases
 from limner.explain.text_edits import Change, Context, Edit, Token, agreeing_article, cased, edited, word_set
 from limner.language.inflection import SINGULAR, inflect
+from limner.language.tagging import usual_part
 from limner.language.wordnet import WordNet
 
 # --- negation ---------------------------------------------------------------------------------------------------
@@ -49,8 +50,10 @@ def _denied(tokens: list[Token], at: int, wordnet: WordNet) -> str | None:
     if word.endswith("ing") and not _is_action(tokens, at, kinds, wordnet):
         return None
     living = is_person(tokens[at - 1].low, wordnet) or is_animal(tokens[at - 1].low, wordnet)
-    if base == word and (wordnet.has(word, "a") or not living):  # "gets ready", "shovels snow"
-        return None
+    if base == word and (wordnet.has(word, "a") or not living or usual_part(word) != "v"):
+        return None  # "gets ready", "shovels snow"
+    if word.endswith("s") and ((not living and usual_part(word) != "v") or tokens[at].start > tokens[at - 1].stop + 1):
+        return None  # "tree branches", "a swimsuit , goggles"
     return _verb_denied(word, base)
 
 
@@ -97,7 +100,7 @@ DIRECTED = frozenset((
 """Prepositions whose meaning changes when the two nouns are swapped; "near" and "with" do not change."""
 OF_PLACES = frozenset(("front", "top", "left", "right", "ahead"))
 MUTUAL = frozenset(("meet", "fight", "hug", "kiss", "face", "join", "wrestle", "greet", "race", "touch", "embrace"))
-NO_ROLES = frozenset(("same", "other", "one", "diner", "monkey", "crowd", "group", "crew", "team"))
+NO_ROLES = frozenset(("same", "other", "one", "diner", "monkey", "crowd", "group", "crew", "team", "hood", "bat"))
 CLASSES = ("person.n.01", "animal.n.01", "artifact.n.01")
 NO_COUNT = frozenset(("grass", "snow", "sand", "water", "hair", "clothing", "air", "ice", "dirt", "fish", "sheep"))
 
@@ -185,6 +188,8 @@ def _can_exchange(text: str, tokens: list[Token], one: Phrase, second_phrase: Ph
     nouns = [t.low for t, kind in zip(tokens, kinds, strict=True) if kind == "n" and t.start < tokens[one.start].start]
     without_verb = "v" not in kinds[one.stop : second_phrase.start] and NO_OBJECTS.issuperset(nouns)
     hyphens = (text[tokens[phrase.start].start - 1 : tokens[phrase.start].start] for phrase in (one, second_phrase))
+    if one.start and kinds[one.start - 1] == "n":  # "a horse rider"
+        return False
     if "-" in hyphens or any(tokens[phrase.start].low in NO_ROLES for phrase in (one, second_phrase)):
         return False
     fits = "" not in classes and are_artifacts[0] == are_artifacts[1] and (without_verb or not are_artifacts[0])
@@ -347,8 +352,8 @@ UNDERSIDES = word_set(
 """Things that there is room on and under."""
 PERFORMED = word_set(
     """
-    jumping jumps jump bouncing bounces bounce skateboard skateboards skateboarding flip skateboarder trick walking standing
-    stands stand drawing painted balancing balances leg legs foot feet grinding grinds lands landing
+    jumping jumps jump bouncing bounces bounce skateboard skateboards skateboarding flip skateboarder trick walking
+    standing stands stand drawing painted balancing balances leg legs foot feet grinding grinds lands landing
     """
 )
 BARRIERS = word_set("hurdle fence bar obstacle rope log pole gate bench table barrier beam rail railing branch bridge")

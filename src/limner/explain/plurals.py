@@ -358,7 +358,8 @@ def _worn(text: str, tokens: list[Token], head: int, stop: int, wordnet: WordNet
         ):
             continue
         second = _second_worn(text, tokens, noun, wordnet)
-        if second is None or not _has_plural(tokens[noun].low, wordnet):
+        compound = follows(tokens, noun).endswith("ing") and wordnet.has(follows(tokens, noun))  # "a head covering"
+        if second is None or compound or not _has_plural(tokens[noun].low, wordnet):
             return None
         changes += [(tokens[at], ""), (tokens[noun], plural(tokens[noun].low)), *second]
     return changes
