@@ -377,9 +377,9 @@ def test_a_damaged_model_is_refused(models, tmp_path):
 
 def test_without_torch_the_extra_is_named(monkeypatch):
     real = importlib.util.find_spec
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "torch" else real(name))
+    monkeypatch.setattr("limner.core.extras.find_spec", lambda name: None if name == "torch" else real(name))
     package = importlib.import_module("limner.systems.towers")
-    with pytest.raises(MissingExtra, match=r"limner\[train\]"):
+    with pytest.raises(MissingExtra, match=r"limner\[models\]"):
         importlib.reload(package)
     assert systems.SYSTEMS.summaries()["towers"].startswith("Two towers"), "the list of systems needs no torch"
 

@@ -26,7 +26,7 @@ MOST_LABELS = 10
 
 
 @dataclass(frozen=True)
-class PairRow:
+class LabelledPair:
     """A labelled pair of the item.
 
     Args:
@@ -89,7 +89,7 @@ def _of_index(ask: Ask, request: SearchRequest, key: str) -> Response:
 
 def _rows(
     ask: Ask, request: SearchRequest, collection: Collection, key: str, is_text: bool
-) -> tuple[list[PairRow], list[str]]:
+) -> tuple[list[LabelledPair], list[str]]:
     """The labelled pairs with their ranks, and the systems that are still loading."""
     pairs = collection.judged(collection.judgements.name, "t2i" if is_text else "i2t").relevant
     place = pairs.queries.index(key)
@@ -106,7 +106,7 @@ def _rows(
             waiting.append(pending.job.what)
         except LimnerError as error:
             waiting.append(str(error))
-    return [PairRow(name, "" if is_text else texts[name], ranks[name]) for name in partners], waiting
+    return [LabelledPair(name, "" if is_text else texts[name], ranks[name]) for name in partners], waiting
 
 
 def _rank(ask: Ask, request: SearchRequest, system: str, words: str, image: str) -> int | None:
