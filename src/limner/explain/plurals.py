@@ -276,6 +276,7 @@ def _can_agree(word: str, wordnet: WordNet, *, many: bool) -> bool:
     return word == inflect(base, "s") if many else word == base
 
 
+ADVERBS = frozenset(("up", "down", "off", "around", "along", "past", "across", "by", "over", "out", "away", "on"))
 NOMINAL = word_set(
     """
     a an the his her its their of in on with some several two three four many at by for from into near over
@@ -294,10 +295,12 @@ def _agrees(tokens: list[Token], place: int, wordnet: WordNet, *, many: bool, jo
         return True
     if before in css_colours() and tokens[place - 2].low in ("wearing", "in", "dressed"):
         return None if usual_part(word) != "v" else True  # "a woman wearing white reaches"
+    if before in ADVERBS and not found and usual_part(word) == "v":
+        return None  # "with its ears up runs"
     if before in NOMINAL or before in css_colours() or before in NUMBERS:
         return False
     if tags(tokens)[place] == "v":
-        return True if usual_part(word) == "v" or (tags(tokens)[place - 1] == "n" and not joins) else None
+        return True if usual_part(word) == "v" or tags(tokens)[place - 2 : place] == ("x", "n") else None
     if found and not joins:
         return False
     if not many and (wordnet.has(before, "a") or before.endswith("ing")):
