@@ -329,10 +329,10 @@ def _possible(tokens: list[Token], at: int, old: tuple[str, ...], noun: str, wor
     return noun not in (WITHOUT_FRONT if old[0] in ("behind", "in") else BOUNDS)
 
 
-FIXED = word_set("looking looks look made right up down head from left leaves leaving chewing chews")
+FIXED = word_set("looking looks look made right up down head from left leaves leaving chewing chews following follows")
 """Words that make one expression with a relation: "looks over"."""
 BOUNDS = word_set("other background edge top end bottom air sky sun")
-SURFACES = word_set("pool lake water ocean sea ground snow cloud wave waters crowd")
+SURFACES = word_set("grass concrete floor pool lake water ocean sea ground snow cloud wave waters crowd")
 WITHOUT_FRONT = word_set(
     "line crowd ear window mountain sunset sun sky background boat wheel ocean city bar counter audience river lake"
     " water pond stream sea trail"

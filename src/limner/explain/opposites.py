@@ -12,6 +12,7 @@ from limner.explain.noun_heads import POSSESSIVES, follows, head_after, is_anima
 from limner.explain.noun_phrases import FUNCTION, NUMBERS
 from limner.explain.text_edits import Change, Context, Edit, Token, cased, edited, word_set
 from limner.language.inflection import PAST, inflect, singular
+from limner.language.tagging import usual_part
 from limner.language.wordnet import WordNet
 
 OBJECT = frozenset(("a", "an", "the", "another", *POSSESSIVES, *NUMBERS))
@@ -218,7 +219,8 @@ def _doable(text: str, tokens: list[Token], at: int, opposite: VerbOpposite, wor
     if head is None:
         return False
     noun = tokens[head].low
-    if opposite.verb == "ignore" and follows(tokens, head) not in ("", "in", "on", "near", "at"):
+    watched = tokens[at].low.startswith("watch")
+    if watched and (follows(tokens, head) or (head > at + 2 and usual_part(tokens[head].low) == "v")):
         return False  # "watches a man jump"
     fits = not opposite.objects or noun in opposite.objects or singular(noun, wordnet) in opposite.objects
     return fits and follows(tokens, head) != "of"

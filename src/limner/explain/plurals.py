@@ -76,7 +76,7 @@ def plural_edit(text: str, tokens: list[Token], at: int, context: Context) -> Ed
         return None
     head = head_after(text, tokens, at)
     new = _other_number(tokens, head, wordnet, many=many) if head is not None else None
-    if head is None or new is None or _in_a_name(tokens, head):
+    if head is None or new is None or _in_a_name(tokens, head, wordnet):
         return None
     changes = _around(text, tokens, at, head, wordnet, many=many)
     if changes is None:
@@ -100,7 +100,7 @@ def _other_number(tokens: list[Token], head: int, wordnet: WordNet, *, many: boo
     return one if one != noun and plural(one) == noun and noun not in ("glasses", "pants", "shorts", "jeans") else None
 
 
-def _in_a_name(tokens: list[Token], head: int) -> bool:
+def _in_a_name(tokens: list[Token], head: int, wordnet: WordNet) -> bool:
     """Whether the noun goes on in a way that the tagger does not see, as in "head covering" or "dog 's"."""
     after = follows(tokens, head)
     return (after.endswith("ing") and tags(tokens)[head + 1] != "v") or tokens[head].text[-2:] == "'s"
@@ -326,6 +326,8 @@ def _pronouns(tokens: list[Token], head: int, stop: int, wordnet: WordNet) -> li
             return None
         changes.append((tokens[at], TO_THEIR[word]))
         owned = at + 1
+        if after in SHARED and owned + 1 < len(tokens) and tags(tokens)[owned + 1] == "n":
+            continue  # "his skateboard tricks"
         if after in SHARED:
             changes.append((tokens[owned], plural(after)))
         elif owned + 1 < len(tokens) and tokens[owned + 1].low in SHARED and tags(tokens)[owned] == "x":
