@@ -297,15 +297,16 @@ def size(text: str, tokens: list[Token], at: int, context: Context) -> str | Non
         return None if "than" in {t.low for t in tokens} else COMPARED[word]
     if any(token.low in (*BIG, *SMALL) for token in tokens[at + 1 : head + 1]):
         return None
-    noun = tokens[head].low
-    if word in BIG:
-        tiny = noun in GATHERED or leads(tokens, at) in DEGREES or is_person(noun, context.wordnet)
-        return context.choose(("small",) if tiny else ("small", "tiny"))
-    if leads(tokens, at) in DEGREES or noun in GATHERED:
-        return "large"
+    noun, present = tokens[head].low, {token.low for token in tokens}
+    person = any(is_person(token.low, context.wordnet) for token in tokens[at + 1 : head + 1])
+    plain = noun in GATHERED or leads(tokens, at) in DEGREES
     if leads(tokens, at) == "a" and word == "little" and tags(tokens)[at + 1] == "x":  # "a little too big"
         return None
-    return context.choose(("big",) if is_person(noun, context.wordnet) else ("big", "large", "huge"))
+    if word in BIG:
+        options = ("small",) if plain or person else ("small", "tiny")
+    else:
+        options = ("large",) if plain else ("big",) if person else ("big", "large", "huge")
+    return context.choose(options) if not present & {*options} else None
 
 
 DEGREES = word_set("very really quite rather extremely fairly pretty so too")

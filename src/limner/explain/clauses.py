@@ -100,7 +100,24 @@ DIRECTED = frozenset((
 """Prepositions whose meaning changes when the two nouns are swapped; "near" and "with" do not change."""
 OF_PLACES = frozenset(("front", "top", "left", "right", "ahead"))
 MUTUAL = frozenset(("meet", "fight", "hug", "kiss", "face", "join", "wrestle", "greet", "race", "touch", "embrace"))
-NO_ROLES = frozenset(("same", "other", "one", "diner", "monkey", "crowd", "group", "crew", "team", "hood", "bat"))
+NO_ROLES = frozenset(
+    (
+        "same",
+        "other",
+        "one",
+        "diner",
+        "monkey",
+        "crowd",
+        "group",
+        "crew",
+        "team",
+        "hood",
+        "bat",
+        "scanner",
+        "blond",
+        "lasso",
+    )
+)
 CLASSES = ("person.n.01", "animal.n.01", "artifact.n.01")
 NO_COUNT = frozenset(("grass", "snow", "sand", "water", "hair", "clothing", "air", "ice", "dirt", "fish", "sheep"))
 
@@ -188,6 +205,8 @@ def _can_exchange(text: str, tokens: list[Token], one: Phrase, second_phrase: Ph
     nouns = [t.low for t, kind in zip(tokens, kinds, strict=True) if kind == "n" and t.start < tokens[one.start].start]
     without_verb = "v" not in kinds[one.stop : second_phrase.start] and NO_OBJECTS.issuperset(nouns)
     hyphens = (text[tokens[phrase.start].start - 1 : tokens[phrase.start].start] for phrase in (one, second_phrase))
+    if second_phrase.stop < len(tokens) and tokens[second_phrase.stop].low in ("one", "ones"):
+        return False
     if one.start and kinds[one.start - 1] == "n":  # "a horse rider"
         return False
     if "-" in hyphens or any(tokens[phrase.start].low in NO_ROLES for phrase in (one, second_phrase)):
@@ -221,9 +240,14 @@ def _led(before: list[Token]) -> bool:
 def _directed(text: str, tokens: list[Token], one: Phrase, second_phrase: Phrase, wordnet: WordNet) -> bool:
     """Whether the verb or preposition between two nouns means something else in the other direction."""
     between = [t.low for t in tokens[one.stop : second_phrase.start]]
-    if "," in text[tokens[one.start].stop : tokens[second_phrase.start].start] or {"and", "or", "while", "as"} & {
-        *between
-    }:
+    if "," in text[tokens[one.start].stop : tokens[second_phrase.start].start] or {
+        "and",
+        "or",
+        "while",
+        "whilst",
+        "as",
+        "something",
+    } & {*between}:
         return False
     kinds = tags(tokens)[one.stop : second_phrase.start]
     linking = [(w, k) for w, k in zip(between, kinds, strict=True) if k == "v" or _links(w)]

@@ -12,6 +12,10 @@ from limner.explain.noun_phrases import WORD
 
 PLAIN = ("black", "gray", "white", "red", "orange", "yellow", "green", "blue", "purple", "pink", "brown", "turquoise")
 """New colours: words that are commonly used of things. CSS has others that are rare or that name things."""
+USUAL = (
+    *PLAIN, "grey", "silver", "gold", "tan", "beige", "maroon", "navy", "teal", "violet", "lavender", "crimson",
+)  # fmt: skip
+"""Colours of the data that can be new colours: words that people use of things."""
 COAT = ("black", "white", "gray", "brown")
 """New colours of animals."""
 SHADED = ("red", "green", "blue", "purple", "pink", "brown", "gray")
@@ -42,9 +46,11 @@ def css_colours() -> dict[str, tuple[float, float, float]]:
 
 
 def colours_in(texts: Iterable[str]) -> tuple[str, ...]:
-    """The colours that texts mention, the most frequent first."""
+    """The colours that texts mention and that people use of things, the most frequent first."""
     css = css_colours()
-    counted = Counter(word for text in texts for word in map(str.lower, WORD.findall(text)) if word in css)
+    counted = Counter(
+        word for text in texts for word in map(str.lower, WORD.findall(text)) if word in css and word in USUAL
+    )
     return tuple(word for word, _ in counted.most_common())
 
 

@@ -38,7 +38,7 @@ CLAUSES = word_set("while as when where because but until so if whilst though af
 RELATIVES = frozenset(("that", "who", "which", "whose", "whom"))
 STARTS = word_set("a an the his her its their another several some two three one")
 ALONE = word_set(
-    """
+    "or ""
     alone lone single solo another other others each one solitary itself same different
     """
 )
@@ -75,6 +75,9 @@ def plural_edit(text: str, tokens: list[Token], at: int, context: Context) -> Ed
     if follows(tokens, at) in GROUPS or follows(tokens, at) in ALONE:  # "a few dogs" is plural already
         return None
     head = head_after(text, tokens, at)
+    if head is not None and not _is_living(tokens[head].low, wordnet):
+        if any(_is_living(token.low, wordnet) for token in tokens[at + 1 : head]):
+            return None  # "a small child hangs upside"
     new = _other_number(tokens, head, wordnet, many=many) if head is not None else None
     if head is None or new is None or _in_a_name(tokens, head, wordnet):
         return None
@@ -86,6 +89,10 @@ def plural_edit(text: str, tokens: list[Token], at: int, context: Context) -> Ed
         (tokens[head], cased(tokens[head].text, new)),
     ]
     return edited(text, "plural", own + changes, tokens[head].low)
+
+
+def _is_living(noun: str, wordnet: WordNet) -> bool:
+    return is_person(noun, wordnet) or is_animal(noun, wordnet)
 
 
 def _other_number(tokens: list[Token], head: int, wordnet: WordNet, *, many: bool) -> str | None:
@@ -103,6 +110,8 @@ def _other_number(tokens: list[Token], head: int, wordnet: WordNet, *, many: boo
 def _in_a_name(tokens: list[Token], head: int, wordnet: WordNet) -> bool:
     """Whether the noun goes on in a way that the tagger does not see, as in "head covering" or "dog 's"."""
     after = follows(tokens, head)
+    if is_person(tokens[head - 1].low, wordnet) and not is_person(tokens[head].low, wordnet):  # "a man rock climbs"
+        return True
     return (after.endswith("ing") and tags(tokens)[head + 1] != "v") or tokens[head].text[-2:] == "'s"
 
 
@@ -291,6 +300,8 @@ def _agrees(tokens: list[Token], place: int, wordnet: WordNet, *, many: bool, jo
     word, before = tokens[place].low, tokens[place - 1].low
     if not _can_agree(word, wordnet, many=many):
         return False
+    if found and not joins:
+        return None if word in AGREE else False  # "for the ball the girl is holding"
     if word in AGREE:
         return True
     if before in css_colours() and tokens[place - 2].low in ("wearing", "in", "dressed"):
@@ -300,15 +311,25 @@ def _agrees(tokens: list[Token], place: int, wordnet: WordNet, *, many: bool, jo
     if before in NOMINAL or before in css_colours() or before in NUMBERS:
         return False
     if tags(tokens)[place] == "v":
+        if many and not found and _is_bare(tokens, place - 1, wordnet):
+            return None  # "with rainbow flags"
         return True if usual_part(word) == "v" or tags(tokens)[place - 2 : place] == ("x", "n") else None
-    if found and not joins:
-        return False
     if not many and (wordnet.has(before, "a") or before.endswith("ing")):
         return False
     verbal = usual_part(word) == "v"
     if joins and found:
         return True if verbal else None
     return None if verbal or (many and joins) else False
+
+
+def _is_bare(tokens: list[Token], place: int, wordnet: WordNet) -> bool:
+    """Whether a singular noun has no article, so that the next word may be the plural noun that it describes."""
+    noun = tokens[place].low
+    if noun in MASS or singular(noun, wordnet) != noun or noun.endswith("s"):
+        return False
+    while place and tags(tokens)[place] in ("n", "x") and tokens[place].low not in FUNCTION:
+        place -= 1
+    return place > 0 and tokens[place].low not in (*STARTS, *NUMBERS, "no", "and")
 
 
 def _pronouns(tokens: list[Token], head: int, stop: int, wordnet: WordNet) -> list[Change] | None:
