@@ -100,24 +100,8 @@ DIRECTED = frozenset((
 """Prepositions whose meaning changes when the two nouns are swapped; "near" and "with" do not change."""
 OF_PLACES = frozenset(("front", "top", "left", "right", "ahead"))
 MUTUAL = frozenset(("meet", "fight", "hug", "kiss", "face", "join", "wrestle", "greet", "race", "touch", "embrace"))
-NO_ROLES = frozenset(
-    (
-        "same",
-        "other",
-        "one",
-        "diner",
-        "monkey",
-        "crowd",
-        "group",
-        "crew",
-        "team",
-        "hood",
-        "bat",
-        "scanner",
-        "blond",
-        "lasso",
-    )
-)
+NO_ROLES = word_set("same other one diner monkey crowd group crew team hood bat scanner blond lasso")
+"""Words that stand for nobody, or whose usual sense in WordNet is not that of captions."""
 CLASSES = ("person.n.01", "animal.n.01", "artifact.n.01")
 NO_COUNT = frozenset(("grass", "snow", "sand", "water", "hair", "clothing", "air", "ice", "dirt", "fish", "sheep"))
 

@@ -38,8 +38,8 @@ CLAUSES = word_set("while as when where because but until so if whilst though af
 RELATIVES = frozenset(("that", "who", "which", "whose", "whom"))
 STARTS = word_set("a an the his her its their another several some two three one")
 ALONE = word_set(
-    "or ""
-    alone lone single solo another other others each one solitary itself same different
+    """
+    or alone lone single solo another other others each one solitary itself same different
     """
 )
 TOGETHER = word_set(
@@ -75,9 +75,9 @@ def plural_edit(text: str, tokens: list[Token], at: int, context: Context) -> Ed
     if follows(tokens, at) in GROUPS or follows(tokens, at) in ALONE:  # "a few dogs" is plural already
         return None
     head = head_after(text, tokens, at)
-    if head is not None and not _is_living(tokens[head].low, wordnet):
-        if any(_is_living(token.low, wordnet) for token in tokens[at + 1 : head]):
-            return None  # "a small child hangs upside"
+    inner = tokens[at + 1 : head] if head is not None and not _is_living(tokens[head].low, wordnet) else []
+    if any(_is_living(token.low, wordnet) for token in inner):  # "a small child hangs upside"
+        return None
     new = _other_number(tokens, head, wordnet, many=many) if head is not None else None
     if head is None or new is None or _in_a_name(tokens, head, wordnet):
         return None
@@ -162,7 +162,7 @@ OBJECTS = word_set(
     ball toy stick camera bag bottle flag tree bench car boat building rock fence table chair bicycle motorcycle
     truck umbrella sign balloon frisbee cup box book bucket guitar rope bus van tent statue fountain bush flower
     basket instrument phone cellphone snowball log pole hurdle obstacle suitcase cart barrel window door house
-    plant kite football basketball baseball branch drum torch sword plate glass surfboard skateboard snowboard
+    plant kite football basketball baseball branch drum torch sword plate surfboard skateboard snowboard
     newspaper magazine microphone card poster banner candle couch bed bike puddle stone boulder net cone puppet
     doll stroller wagon sculpture store shop restaurant tower wall fish bird beer cane tattoo backpack purse
     helmet
@@ -280,12 +280,13 @@ def _can_agree(word: str, wordnet: WordNet, *, many: bool) -> bool:
     if word in AGREE:
         return (word in ("is", "was", "has", "does")) == many
     base = wordnet.base(word, "v")
-    if base is None or word in FUNCTION:
+    if base is None or word in FUNCTION or word in CLOTHES:
         return False
     return word == inflect(base, "s") if many else word == base
 
 
 ADVERBS = frozenset(("up", "down", "off", "around", "along", "past", "across", "by", "over", "out", "away", "on"))
+CLOTHES = word_set("pants shorts glasses tights trunks goggles stripes boots socks gloves shoes jeans")
 NOMINAL = word_set(
     """
     a an the his her its their of in on with some several two three four many at by for from into near over
@@ -304,7 +305,7 @@ def _agrees(tokens: list[Token], place: int, wordnet: WordNet, *, many: bool, jo
         return None if word in AGREE else False  # "for the ball the girl is holding"
     if word in AGREE:
         return True
-    if before in css_colours() and tokens[place - 2].low in ("wearing", "in", "dressed"):
+    if before in css_colours() and tokens[place - 2].low in ("wearing", "in", "dressed", "all"):
         return None if usual_part(word) != "v" else True  # "a woman wearing white reaches"
     if before in ADVERBS and not found and usual_part(word) == "v":
         return None  # "with its ears up runs"
@@ -379,7 +380,7 @@ def _worn(text: str, tokens: list[Token], head: int, stop: int, wordnet: WordNet
             continue
         if any(is_person(token.low, wordnet) for token in tokens[at + 1 : noun + 1]):
             return changes
-        if leads(tokens, at) not in (*WEARS, "on", "with", "and", "has", "have") or not _is_own(
+        if leads(tokens, at) not in (*WEARS, "on", "with", *(["and"] if changes else []), "has", "have") or not _is_own(
             tokens[noun].low, wordnet
         ):
             continue
