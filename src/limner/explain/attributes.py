@@ -303,7 +303,7 @@ def size(text: str, tokens: list[Token], at: int, context: Context) -> str | Non
     if leads(tokens, at) == "a" and word == "little" and tags(tokens)[at + 1] == "x":  # "a little too big"
         return None
     if word in BIG:
-        options = ("small",) if plain or person else ("small", "tiny")
+        options: tuple[str, ...] = ("small",) if plain or person else ("small", "tiny")
     else:
         options = ("large",) if plain else ("big",) if person else ("big", "large", "huge")
     return context.choose(options) if not present & {*options} else None

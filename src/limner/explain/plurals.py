@@ -199,7 +199,9 @@ def _as_subject(text: str, tokens: list[Token], head: int, wordnet: WordNet, *, 
         return verbs
     pronouns = _pronouns(tokens, head, stop, wordnet)
     worn = _worn(text, tokens, head, stop, wordnet)
-    return None if pronouns is None or worn is None else verbs + pronouns + worn
+    if pronouns is None or worn is None:
+        return None
+    return list(dict(verbs + pronouns + worn).items())
 
 
 def _is_worn_by_several(word: str, wordnet: WordNet) -> bool:
@@ -386,6 +388,7 @@ def _worn(text: str, tokens: list[Token], head: int, stop: int, wordnet: WordNet
             continue
         second = _second_worn(text, tokens, noun, wordnet)
         compound = follows(tokens, noun).endswith("ing") and wordnet.has(follows(tokens, noun))  # "a head covering"
+        compound = compound or follows(tokens, noun) == "top"  # "a tank top"
         if second is None or compound or not _has_plural(tokens[noun].low, wordnet):
             return None
         changes += [(tokens[at], ""), (tokens[noun], plural(tokens[noun].low)), *second]

@@ -40,7 +40,7 @@ def inflect(verb: str, form: str) -> str:
     if form == "s":
         if verb.endswith("y") and verb[-2] not in "aeiou":
             return verb[:-1] + "ies"
-        return verb + ("es" if verb.endswith(("s", "x", "ch", "sh")) else "s")
+        return verb + ("es" if verb.endswith(("s", "x", "z", "o", "ch", "sh")) else "s")
     return PAST.get(verb) or (verb + "d" if verb.endswith("e") else doubled + "ed")
 
 
