@@ -11,7 +11,6 @@ import typer
 
 from limner.cli.console import answer, put, tell
 from limner.cli.photo_folders import PhotoFolder
-from limner.cli.terminal_images import terminal_images
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -55,6 +54,8 @@ def _photo_list(hits: Hits, folder: str) -> str:
 
 def _show_thumbnails(hits: Hits) -> None:
     """Shows the images of the hits, if the terminal can."""
+    from limner.cli.terminal_images import terminal_images
+
     if hits.kind != "image" or len(hits.queries) > MOST_QUERIES:
         return
     terminal = terminal_images()

@@ -27,7 +27,6 @@ from limner.cli.options import (
 from limner.cli.photo_folders import photo_model
 from limner.cli.query_statistics import calibrated, left_out, with_correction
 from limner.core.errors import LimnerError
-from limner.search.store import require_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,6 +127,8 @@ def index(
     _refuse_both({"--embeddings": embeddings, "-O features": features})
     if bool(correct) != bool(bank):
         raise typer.BadParameter("--correct and -O bank go together: a correction, and the queries to gather it with")
+    from limner.search.store import require_store
+
     require_store()
     _refuse_unwritable(path, (collection, items, embeddings, delete, compact, ann, calibrate, correct))
     done: dict[str, object] = {}

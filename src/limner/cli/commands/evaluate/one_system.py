@@ -19,7 +19,6 @@ from limner.cli.inputs import SystemOptions, is_qrels
 from limner.cli.options import load, on_cluster, saved
 from limner.core.display_names import display_name, display_names
 from limner.core.errors import LimnerError, UnknownName
-from limner.datasets.runs import read_run
 
 if TYPE_CHECKING:
     from limner.annotate.store import Store
@@ -69,7 +68,7 @@ def evaluated(
     reports, parts = [], []
     extra = _read_judgements(judgements)
     if by and spec is not None and not is_qrels(spec):
-        _refuse_unown_fields(by, load_once())
+        _refuse_unknown_fields(by, load_once())
     for number, system in enumerate(systems):
         opened = _opened(spec, system, per_image, split, load_once)
         source, truth = opened.source, opened.truth
@@ -138,7 +137,7 @@ def refuse_unknown(measures: str | None, protocols: Sequence[str] = (), correcti
         CORRECTIONS.find(CORRECTIONS.parsed(correction)[0])
 
 
-def _refuse_unown_fields(fields: Sequence[str], collection: Collection) -> None:
+def _refuse_unknown_fields(fields: Sequence[str], collection: Collection) -> None:
     """Refuses a breakdown by a field that the collection lacks, before anything is trained."""
     own_fields = {*collection.images.fields, *collection.texts.fields}
     for field in fields:
@@ -256,6 +255,7 @@ def _groups(file: str | None, truth: object) -> dict[str, str] | None:
 
 def _qrels(spec: str, runs: Sequence[str]) -> tuple[Source, Judgements]:
     from limner.cli.inputs import directed
+    from limner.datasets.runs import read_run
     from limner.datasets.trec import read_qrels
 
     files, directions = directed(runs)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from limner.cli.commands.evaluate import COLLECTION
@@ -135,6 +134,9 @@ def _attacked(
 def _truth(collection: Collection) -> Any:
     """The image of every text."""
     pairs = collection.judgements.T.relevant
+
+    import numpy as np
+
     first = np.zeros(len(pairs.queries), dtype=np.int64)
     first[pairs.rows[::-1]] = pairs.columns[::-1]
     return first

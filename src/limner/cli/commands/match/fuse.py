@@ -13,7 +13,6 @@ from limner.core.errors import LimnerError
 from limner.core.paths import read_text
 from limner.core.progress import counting, progress_for
 from limner.core.tensor_files import read_array
-from limner.datasets.runs import read_run
 
 if TYPE_CHECKING:
     from limner.core.ranking import Ranking
@@ -37,6 +36,7 @@ def fuse(
       $ limner match fuse a.run b.run c.run -o fused.run
       $ limner match fuse a.run b.run --method reciprocal_rank --depth 100 -o fused.run
     """
+    from limner.datasets.runs import read_run
     from limner.match import fuse as fused_by
     from limner.match.fusion import FUSIONS
 

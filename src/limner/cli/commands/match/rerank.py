@@ -25,7 +25,6 @@ from limner.cli.options import (
 )
 from limner.core.errors import LimnerError
 from limner.core.paths import read_json
-from limner.datasets.runs import read_run
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -91,6 +90,8 @@ def rerank(
 
 def _proposed(run: Path, collection: Collection) -> Ranking:
     """The first-stage run; its queries must be images of the collection."""
+    from limner.datasets.runs import read_run
+
     proposed = read_run(run, candidates=collection.texts.ids)
     missing = [key for key in proposed.queries if key not in collection.images.ids]
     if missing:
