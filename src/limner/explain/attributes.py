@@ -25,12 +25,14 @@ class Opposite:
         nouns: The nouns with which both are said, in the singular; empty for all.
         concepts: Kinds of nouns with which both are said.
         never: Nouns with which it is not said.
+        absent: Words of a caption with which it is not said.
     """
 
     word: str
     nouns: frozenset[str] = frozenset()
     concepts: tuple[str, ...] = ()
     never: frozenset[str] = frozenset()
+    absent: frozenset[str] = frozenset()
 
     def fits(self, noun: str, wordnet: WordNet) -> bool:
         """Whether this opposite can be said of a noun."""
@@ -69,6 +71,21 @@ LOADS = word_set(
     "coat jacket bag backpack box load rain snow traffic object equipment clothing sweater machinery stone"
 )
 HINDS = word_set("yard door leg paw wheel tire seat row porch flip foot lawn tooth")
+FOR_SNOW = word_set(
+    """
+    snow ski skis skier skiers skiing snowboard snowboards snowboarder snowboarders snowboarding sled sleds sledding
+    sledge sledding innertube tubing uncut mowing flowers bloom
+    """
+)
+SOAKED = word_set(
+    """
+    water swim swims swimming lake river ocean pool splash splashes splashing rain sea surf sprinkler hose shakes
+    shaking
+    """
+)
+PLENTY = word_set("many lots crowd crowds crowded people traffic full")
+HE_OR_SHE = word_set("he she his her him hers himself herself bearded beard pregnant")
+OUTSIDE = word_set("hill field area slope hillside mountain path trail yard ground")
 MAN = ("person.n.01",)
 LIVING = ("person.n.01", "animal.n.01")
 
@@ -85,14 +102,14 @@ ANTONYMS: dict[str, tuple[Opposite, ...]] = {
     "hot": (Opposite("cold", word_set("day water coffee drink tea soup weather drink")),),
     "cold": (Opposite("hot", word_set("day water coffee drink tea soup weather")), Opposite("warm", DAYS)),
     "warm": (Opposite("cold", word_set("day water weather room")),),
-    "wet": (Opposite("dry", concepts=("artifact.n.01", *LIVING), nouns=GROUNDS | {"hair", "fur"}),),
+    "wet": (Opposite("dry", concepts=("artifact.n.01", *LIVING), nouns=GROUNDS | {"hair", "fur"}, absent=SOAKED),),
     "dry": (Opposite("wet", concepts=("artifact.n.01", *LIVING), nouns=GROUNDS | {"hair", "fur", "leaf"}),),
     "open": (Opposite("closed", CLOSING),),
     "closed": (Opposite("open", CLOSING),),
     "empty": (Opposite("full", HOLLOW), Opposite("crowded", STREETS)),
     "full": (Opposite("empty", HOLLOW),),
-    "crowded": (Opposite("empty", STREETS),),
-    "busy": (Opposite("quiet", STREETS),),
+    "crowded": (Opposite("empty", STREETS, absent=PLENTY),),
+    "busy": (Opposite("quiet", STREETS, absent=PLENTY),),
     "quiet": (Opposite("busy", STREETS),),
     "happy": (Opposite("sad", concepts=LIVING, nouns=word_set("family face")),),
     "sad": (Opposite("happy", concepts=LIVING, nouns=word_set("family face")),),
@@ -127,8 +144,8 @@ ANTONYMS: dict[str, tuple[Opposite, ...]] = {
     "deep": (Opposite("shallow", WATERS | {"snow", "end", "puddle"}),),
     "shallow": (Opposite("deep", WATERS | {"end", "puddle"}),),
     "fast": (Opposite("slow", word_set("car runner boat motorcycle vehicle river")),),
-    "male": (Opposite("female", concepts=LIVING),),
-    "female": (Opposite("male", concepts=LIVING),),
+    "male": (Opposite("female", concepts=LIVING, absent=HE_OR_SHE),),
+    "female": (Opposite("male", concepts=LIVING, absent=HE_OR_SHE),),
     "rocky": (Opposite("sandy", word_set("beach shore shoreline path trail ground coast terrain")),),
     "sandy": (Opposite("rocky", word_set("beach shore shoreline path trail ground coast terrain")),),
     "sunny": (Opposite("cloudy", DAYS),),
@@ -158,8 +175,8 @@ ANTONYMS: dict[str, tuple[Opposite, ...]] = {
     "wooden": (Opposite("metal", concepts=("artifact.n.01",)),),
     "metal": (Opposite("wooden",
     word_set("bench fence pole chair table rail railing ladder gate bridge structure ramp")),),
-    "snowy": (Opposite("grassy", word_set("hill field area slope hillside mountain path trail yard ground")),),
-    "grassy": (Opposite("snowy", word_set("hill field area slope hillside mountain path trail yard ground plain")),),
+    "snowy": (Opposite("grassy", OUTSIDE, absent=FOR_SNOW),),
+    "grassy": (Opposite("snowy", OUTSIDE | {"plain"}, absent=FOR_SNOW),),
 }  # fmt: skip
 """Adjectives of captions, their opposites, and of which nouns both are said. WordNet's antonyms where they fit images,
 and pairs that exclude each other: a hill is not grassy and snowy."""
@@ -179,12 +196,21 @@ def antonym(text: str, tokens: list[Token], at: int, context: Context) -> str | 
     ):  # "young and old men"
         return None
     noun = singular(tokens[head].low, context.wordnet) or tokens[head].low
+    if not is_person(noun, context.wordnet) and any(is_person(word, context.wordnet) for word in between):
+        return None  # "an old man play violin"
+    if leads(tokens, at).endswith("ly") and leads(tokens, at) not in DEGREES:  # "partly cloudy"
+        return None
     after = follows(tokens, head)
     if after == "of" or (after.endswith("ing") and tags(tokens)[head + 1] == "n"):
         return None
     everyone = {token.low for token in tokens[at + 1 : head + 1]}
-    options = [each.word for each in opposites if each.fits(noun, context.wordnet) and not everyone & each.never]
-    return options[0] if options and options[0] not in {token.low for token in tokens} else None
+    present = {token.low for token in tokens if token is not tokens[at]}
+    options = [
+        each.word
+        for each in opposites
+        if each.fits(noun, context.wordnet) and not everyone & each.never and not present & each.absent
+    ]
+    return options[0] if options and options[0] not in present else None
 
 
 SHADES = {"light": "dark", "dark": "light", "bright": "dark"}
@@ -222,7 +248,7 @@ COLOUR_NAMES = frozenset((
     "white house", "red cross", "red carpet", "orange juice", "yellow lab", "black lab", "chocolate lab", "blue ray",
     "red light", "green light", "white foam", "white cap", "green grass", "green tea", "red head", "silver lake",
     "orange slice", "orange slices", "white caps", "brown lab", "yellow labrador", "black labrador", "brown bear",
-    "polar bear", "yellow pages", "red bull", "white christmas",
+    "polar bear", "yellow pages", "green lawn", "white snow", "red bull", "white christmas",
 ))  # fmt: skip
 """Names in which a colour cannot be exchanged."""
 
@@ -231,6 +257,8 @@ def new_colours(text: str, tokens: list[Token], at: int, context: Context, pool:
     """The colours of a pool that contradict the colour at a position; empty where the word is no colour of a thing."""
     word, before, after = tokens[at].low, leads(tokens, at), follows(tokens, at)
     if word not in css_colours() or before in NAMED_SHADES or f"{word} {after}" in COLOUR_NAMES:
+        return []
+    if word in NAMED_SHADES and after in css_colours():  # "navy blue"
         return []
     if tokens[at].text[:1].isupper() and at:  # a name
         return []
@@ -250,11 +278,9 @@ def new_colours(text: str, tokens: list[Token], at: int, context: Context, pool:
 
 def _fitting(tokens: list[Token], at: int, head: int | None, context: Context, pool: Sequence[str]) -> Sequence[str]:
     """The colours of a pool that are said of this noun and in this shade."""
-    if leads(tokens, at) in SHADE_WORDS:
-        return [colour for colour in pool if colour in SHADED]
-    if head is not None and is_animal(tokens[head].low, context.wordnet) and set(pool) >= set(COAT):
-        return COAT
-    return pool
+    coat = head is not None and any(is_animal(token.low, context.wordnet) for token in tokens[at + 1 : head + 1])
+    fitting: Sequence[str] = COAT if coat and set(pool) >= set(COAT) else pool
+    return [colour for colour in fitting if colour in SHADED] if leads(tokens, at) in SHADE_WORDS else fitting
 
 
 def colour_all(text: str, tokens: list[Token], at: int, context: Context) -> str | None:

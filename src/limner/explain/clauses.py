@@ -26,7 +26,7 @@ DETERMINERS = frozenset(("a", "an", "the", "his", "her", "its", "their", "some",
 
 def negation(text: str, tokens: list[Token], at: int, context: Context) -> Edit | None:
     """Negates a verb, or what someone or something has; a text that already contains a negation is left unchanged."""
-    if at == 0 or any(t.low in NEGATIONS or t.low.endswith("n't") for t in tokens):
+    if at == 0 or any(t.low in NEGATIONS or t.low == "both" or t.low.endswith("n't") for t in tokens):
         return None
     new = _denied(tokens, at, context.wordnet)
     return edited(text, "negation", [(tokens[at], new)], _claim(tokens, at)) if new else None
@@ -42,7 +42,7 @@ def _denied(tokens: list[Token], at: int, wordnet: WordNet) -> str | None:
     if word in ("has", "have"):
         return f"{'does' if word == 'has' else 'do'} not have" if after in DETERMINERS else None
     kinds = tags(tokens)
-    if kinds[at - 1] != "n":
+    if kinds[at - 1] != "n" or tokens[at - 1].low in ("hold", "shake"):  # "a boy and a girl hold hands"
         return None
     if word == "with":
         return "without" if after not in VAGUE and "few" not in [t.low for t in tokens[at + 1 : at + 3]] else None
@@ -100,9 +100,15 @@ DIRECTED = frozenset((
 """Prepositions whose meaning changes when the two nouns are swapped; "near" and "with" do not change."""
 OF_PLACES = frozenset(("front", "top", "left", "right", "ahead"))
 MUTUAL = frozenset(("meet", "fight", "hug", "kiss", "face", "join", "wrestle", "greet", "race", "touch", "embrace"))
-NO_ROLES = word_set("same other one diner monkey crowd group crew team hood bat scanner blond lasso")
+NO_ROLES = word_set(
+    """
+    same other one diner monkey crowd group crew team hood bat scanner blond lasso tutu controller stroller pacifier
+    bouncer mohawk
+    """
+)
 """Words that stand for nobody, or whose usual sense in WordNet is not that of captions."""
 CLASSES = ("person.n.01", "animal.n.01", "artifact.n.01")
+HE_OR_SHE = frozenset(("he", "she", "his", "her", "him", "himself", "herself"))
 NO_COUNT = frozenset(("grass", "snow", "sand", "water", "hair", "clothing", "air", "ice", "dirt", "fish", "sheep"))
 
 
@@ -141,7 +147,9 @@ def _modifiers(
         shared = {t.low for t in tokens[first + 1 : one.stop]} & {
             t.low for t in tokens[second + 1 : second_phrase.stop]
         }
-        if not shared and _canonical(tokens[first]) != _canonical(tokens[second]):
+        new = {_canonical(tokens[first]), _canonical(tokens[second])}
+        third = {_canonical(t) for place, t in enumerate(tokens) if place not in (first, second)}
+        if not shared and len(new) == 2 and not new & third:  # "a white dog with black spots jumps a white fence"
             return first, second
     return None
 
@@ -193,10 +201,20 @@ def _can_exchange(text: str, tokens: list[Token], one: Phrase, second_phrase: Ph
         return False
     if one.start and kinds[one.start - 1] == "n":  # "a horse rider"
         return False
+    people = [is_person(tokens[phrase.start].low, wordnet) for phrase in (one, second_phrase)]
+    if any(people) and (_is_coloured(tokens, one) or _is_coloured(tokens, second_phrase)):  # "a yellow girl licks"
+        return False
+    if all(people) and any(token.low in HE_OR_SHE for token in tokens):  # "smiles at the man next to her"
+        return False
     if "-" in hyphens or any(tokens[phrase.start].low in NO_ROLES for phrase in (one, second_phrase)):
         return False
     fits = "" not in classes and are_artifacts[0] == are_artifacts[1] and (without_verb or not are_artifacts[0])
     return fits and _directed(text, tokens, one, second_phrase, wordnet)
+
+
+def _is_coloured(tokens: list[Token], phrase: Phrase) -> bool:
+    """Whether a colour precedes a noun."""
+    return any(token.low in COLOURS for token in tokens[max(phrase.start - 2, 0) : phrase.start])
 
 
 def _class(phrase: Phrase, wordnet: WordNet) -> str:

@@ -56,6 +56,8 @@ def head_after(text: str, tokens: Sequence[Token], at: int) -> int | None:
             continue
         if word in FUNCTION or kinds[place] == "v" or (kinds[place] == "x" and head is not None):
             break
+        if follows(tokens, place) in css_colours():  # "a neon yellow vest"
+            continue
         if kinds[place] == "n" and word not in SIZES and word not in NUMBERS:
             head = place
     return head

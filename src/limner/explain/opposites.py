@@ -39,6 +39,13 @@ BALLS = word_set(
     ball frisbee football baseball snowball basketball stick rock toy volleyball softball disc
     """
 )
+BUSY = word_set(
+    """
+    her and under over is are was were begins ride rides riding climb climbs climbing race races racing jump jumps
+    jumping run runs running skates skateboards skateboarding swims swimming skis skiing snowboards snowboarding
+    """
+)
+"""Words of captions in which nobody removes what they wear."""
 REMOVABLE = word_set(
     """
     hat helmet cap jacket coat glasses sunglasses scarf mask goggles backpack gloves headphones sweater vest
@@ -65,7 +72,7 @@ FLIGHT = word_set(
     mid wave parachute airborne jump skateboarder snowboarder rail skier biker board rollerblades rollerblader
     trick hurdle hurdles diving bmx flip jeep bull horse car swing above somersault cliff cyclist bicyclist
     plane gracefully kicking bikers bicycler skateboards bikes scooter fence stairs motorbike hoop wall pole bar
-    rider
+    rider competition
     """
 )
 """Words of captions in which someone who jumps is in the air, so that nobody can crawl there."""
@@ -79,7 +86,7 @@ GAMES = word_set(
     """
     band game match tournament concert orchestra competition sprinkler waves surf key water pool ocean lake
     river fountain rain puddle skateboard laughs laughing bike stream court instrument drums instruments music
-    guitar team uniform uniforms
+    guitar team uniform uniforms sea scooter
     """
 )
 
@@ -142,8 +149,8 @@ VERBS: dict[str, VerbOpposite] = {
     "crawl": VerbOpposite("run", PATH, frozenset(("under", "tunnel"))),
     "win": VerbOpposite("lose", OBJECT, objects=frozenset(("race", "game", "match"))),
     "raise": VerbOpposite("lower", OBJECT), "lower": VerbOpposite("raise", OBJECT),
-    "wear": VerbOpposite("remove", OBJECT, frozenset(("her", "and")), REMOVABLE, people=True),
-    "chase": VerbOpposite("ignore", OBJECT, frozenset(("tail", "each"))),
+    "wear": VerbOpposite("remove", OBJECT, BUSY, REMOVABLE, people=True),
+    "chase": VerbOpposite("ignore", OBJECT, word_set("tail each around through across into")),
     "watch": VerbOpposite("ignore", OBJECT, frozenset(("sunset", "tv", "television", "each", "wearing"))),
     "dance": VerbOpposite("sit", word_set("in on outside by near together"),
     word_set("costume competition routine clothes performance air")),
@@ -162,10 +169,10 @@ def verb(text: str, tokens: list[Token], at: int, context: Context) -> Edit | No
     if opposite is None or form is None or not _is_verb(text, tokens, at, form):
         return None
     after = "" if text[tokens[at].stop :].lstrip()[:1] in tuple(".,;!") else follows(tokens, at)
-    rest = [token.low for token in tokens[at + 1 :]]
+    others = [token.low for place, token in enumerate(tokens) if place != at]
     if (
         not (after in opposite.after or _is_object(opposite, after))
-        or opposite.never.intersection(rest)
+        or opposite.never.intersection(others)
         or not _doable(text, tokens, at, opposite, wordnet)
     ):
         return None

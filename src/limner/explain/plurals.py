@@ -39,7 +39,7 @@ RELATIVES = frozenset(("that", "who", "which", "whose", "whom"))
 STARTS = word_set("a an the his her its their another several some two three one")
 ALONE = word_set(
     """
-    or alone lone single solo another other others each one solitary itself same different
+    or alone lone single solo another other others each one solitary itself same different possibly probably
     """
 )
 TOGETHER = word_set(
@@ -112,6 +112,8 @@ def _in_a_name(tokens: list[Token], head: int, wordnet: WordNet) -> bool:
     after = follows(tokens, head)
     if is_person(tokens[head - 1].low, wordnet) and not is_person(tokens[head].low, wordnet):  # "a man rock climbs"
         return True
+    if after == "looking" and tags(tokens)[head + 2 : head + 3] == ("n",):  # "a Lassie looking dog"
+        return True
     return (after.endswith("ing") and tags(tokens)[head + 1] != "v") or tokens[head].text[-2:] == "'s"
 
 
@@ -181,7 +183,7 @@ def _is_thing(noun: str, wordnet: WordNet) -> bool:
 def _as_subject(text: str, tokens: list[Token], head: int, wordnet: WordNet, *, many: bool) -> list[Change] | None:
     """The verbs and pronouns that agree with a subject, or None where they are not sure."""
     rest = {token.low for token in tokens[head + 1 :]}
-    if rest & (ALONE if many else TOGETHER):
+    if rest & (ALONE if many else TOGETHER) or (many and " be a" in text):  # "pretends to be a star"
         return None
     if not many and any(_is_worn_by_several(word, wordnet) for word in rest):
         return None  # "two men in hats"
@@ -311,6 +313,8 @@ def _agrees(tokens: list[Token], place: int, wordnet: WordNet, *, many: bool, jo
         return None if usual_part(word) != "v" else True  # "a woman wearing white reaches"
     if before in ADVERBS and not found and usual_part(word) == "v":
         return None  # "with its ears up runs"
+    if before in css_colours() and leads(tokens, place - 1) == "and" and usual_part(word) == "v":
+        return None  # "a woman in red and white poses"
     if before in NOMINAL or before in css_colours() or before in NUMBERS:
         return False
     if tags(tokens)[place] == "v":
@@ -386,6 +390,9 @@ def _worn(text: str, tokens: list[Token], head: int, stop: int, wordnet: WordNet
             tokens[noun].low, wordnet
         ):
             continue
+        listed = text[tokens[noun].stop :].lstrip()[:1] == ","
+        if listed and _is_own(follows(tokens, noun), wordnet):  # "a hat , shirt and jeans"
+            return None
         second = _second_worn(text, tokens, noun, wordnet)
         compound = follows(tokens, noun).endswith("ing") and wordnet.has(follows(tokens, noun))  # "a head covering"
         compound = compound or follows(tokens, noun) == "top"  # "a tank top"

@@ -33,11 +33,15 @@ SYNONYMS = {
 """Nouns in the singular and their synonyms; plurals are formed by rule."""
 OTHER_SENSE = {
     "rock": {"band", "concert", "climbing", "climber", "climbers", "star", "music", "wall", "climb",
-             "climbs", "cliff", "face", "large", "huge", "big", "top", "mountain", "ledge", "high", "side"},
-             "car": {"train", "cable", "railway", "roller", "coaster"},
+             "climbs", "cliff", "face", "large", "huge", "big", "top", "mountain", "ledge", "high", "side",
+             "edge", "off", "jump", "jumps", "jumping", "leaps", "leaping", "bike", "bicycle", "onto",
+             "hanging", "hangs"},
+    "child": {"young"}, "kid": {"young"}, "car": {"train", "cable", "railway", "roller", "coaster"},
     "meal": {"oat"}, "dress": {"up", "pants"}, "rug": {"hair"}, "boxer": {"dog", "shorts", "puppy", "brown", "tan"},
     "foam": {"fingers", "finger", "rubber"}, "store": {"up"}, "film": {"camera"}, "bush": {"president"},
     "curb": {"grind"}, "bicycle": {"motorcycle"}, "racket": {"noise"}, "belly": {"flop", "dancer", "dancing"},
+    "racetrack": {"motorcycle", "motorcycles", "motorcyclist", "motorbike", "bike", "bikes", "car", "cars", "dog",
+                  "dogs", "greyhound", "greyhounds", "go-kart", "track"},
     "person": {"people"}, "snake": {"plant"}, "animal": {"stuffed", "balloon"}, "baby": {"carriage", "doll"},
     "slope": {"hill"}, "building": {"sand", "blocks"}, "toy": {"poodle"}, "sled": {"dogs", "dog"},
 }  # fmt: skip
