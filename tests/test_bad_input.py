@@ -204,6 +204,8 @@ CASES = [
     # similarity matrices
     Case("matrix of another shape", spoil_array("S.npy", lambda a: a[:, :-2]), MATRIX,
          ["(10, 18)", "expected (10, 20)", "--ids"]),
+    Case("matrix of one caption of each image", spoil_array("S.npy", lambda a: a[:, ::2]), MATRIX,
+         ["(10, 10)", "expected (10, 20)", "one caption of each image", "judged captions", "-O captions=[2]", "--ids"]),
     Case("matrix transposed", spoil_array("S.npy", np.transpose), MATRIX, ["(20, 10)", "(10, 20)", "looks transposed"]),
     Case("NaN in a matrix", spoil_array("S.npy", put(3, np.nan, 5)), MATRIX,
          ["'3.png'", "'2.png#1'", "NaN", "row 3, column 5"]),

@@ -83,11 +83,11 @@ def test_printed_rules_are_the_shares_of_their_consequences():
 
 def test_wrong_counts_have_both_readings_of_the_paper():
     """Per object of the truth, as the text defines it; per failure, as Table 3 prints it: 69,595 / 28,817 = 2.42."""
-    from limner.explain.concept_agreement import ConceptAgreement
+    from limner.explain.concept_agreement import SCORES, ConceptAgreement
     from limner.explain.failures import Explanations
 
     def agreed(counts, missing):
-        values = dict.fromkeys(("CA", "NCS", "CE", "SD", "SD mean", "AA", "RA"), 0.0)
+        values = dict.fromkeys(SCORES, 0.0)
         return ConceptAgreement(tuple(counts), missing, (), (), counts, (), values)
 
     done = Explanations(

@@ -130,16 +130,28 @@ def test_attributes_and_relations():
     assert (scores["AA"], scores["RA"]) == (0.5, 0.5)
 
 
+def test_both_readings_of_enumeration_and_size():
+    """As the paper prints them, CE sums over no concept to 0, and the continuous SD sums the means of the concepts."""
+    strangers = compared(image_of(dog=2), image_of(cat=3))
+    assert (strangers["CE sum"], math.isnan(strangers["CE"])) == (0, True)
+    shared = compared(image_of(dog=5, cat=1), image_of(dog=2, cat=2))
+    assert shared["CE"] == shared["CE sum"] == 4
+    sizes = compared(boxed(dog=[1.0, 4.0], cat=[1.0]), boxed(dog=[4.0, 2.0], cat=[4.0]))
+    assert (sizes["SD mean"], sizes["SD sum"]) == (4 / 3, 0.5 + 3.0)
+
+
+SIZES = ("SD", "SD mean", "SD sum")
+
 # --- undefined, never 0 or 1 ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("truth", "returned", "undefined"),
     [
-        (Concepts(), image_of("dog"), {"CA", "NCS", "CE", "SD", "SD mean", "AA", "RA"}),
-        (image_of("dog"), Concepts(), {"NCS", "CE", "SD", "SD mean", "AA", "RA"}),
-        (image_of("dog"), image_of("dog"), {"NCS", "SD", "SD mean", "AA", "RA"}),
-        (image_of("dog"), Concepts((ImageObject("qwzx"),)), {"NCS", "CE", "SD", "SD mean", "AA", "RA"}),
+        (Concepts(), image_of("dog"), {"CA", "NCS", "CE", "CE sum", *SIZES, "AA", "RA"}),
+        (image_of("dog"), Concepts(), {"NCS", "CE", "CE sum", *SIZES, "AA", "RA"}),
+        (image_of("dog"), image_of("dog"), {"NCS", *SIZES, "AA", "RA"}),
+        (image_of("dog"), Concepts((ImageObject("qwzx"),)), {"NCS", "CE", *SIZES, "AA", "RA"}),
         (boxed(dog=[1.0]), boxed(dog=[1.0]), {"NCS", "AA", "RA"}),
     ],
 )

@@ -205,6 +205,20 @@ def table(attacks: Sequence[Attack], baselines: Mapping[str, float] | None = Non
         shares = map(_percent, each.shares.values())
         row = [each.kind, f"{len(each.edits):,}", *shares, _percent(each.fell), blind, *first]
         rows.append(row + ([_percent(baselines[each.kind])] if baselines else []))
+    return _aligned(rows)
+
+
+def measure_table(attacks: Sequence[Attack]) -> str:
+    """Measures over all queries, first the original ones, then those of every attack; fails are 100 - R@1."""
+    listed = [("original", [before for before, _ in each.metrics().values()]) for each in attacks[:1]]
+    listed += [(each.kind, [after for _, after in each.metrics().values()]) for each in attacks]
+    rows = [["", *METRICS, "fails"]]
+    rows += [[name, *(f"{value:.2f}" for value in [*values, 100 - values[0]])] for name, values in listed]
+    return _aligned(rows)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of a table with columns of equal width, the first to the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows)
     return "\n".join(" ".join(line).rstrip() for line in lines)

@@ -5,9 +5,11 @@ After Lymperaiou et al. (2022). V(.) is the set of concepts in an image, g the r
 - CA, concept agreement: |V(g) & V(r)| / |V(g)|; higher is better; undefined if V(g) is empty.
 - NCS, similarity of the other concepts: mean path similarity of the best matching of V(g) - V(r) with V(r) - V(g);
   higher is better; undefined if either is empty.
-- CE, enumeration: summed difference in counts of the common concepts; lower is better; undefined without any.
-- SD, size disagreement: share of matched boxes whose areas differ by T or more, and the mean difference; lower is
-  better; undefined if there are no boxes to match.
+- CE, enumeration: summed difference in counts of the common concepts; lower is better; undefined without any. "CE sum"
+  is the same as the paper prints it: 0 for two images that have no concept in common.
+- SD, size disagreement: share of matched boxes whose areas differ by T or more; lower is better; undefined if there are
+  no boxes to match. The continuous form has two readings: "SD mean", the mean over all pairs, and "SD sum", as the
+  paper prints it, the sum over the common concepts of the mean over the pairs of each.
 - AA, attributes: share of the attributes of common concepts in g that r has too; higher is better.
 - RA, relations: share of the relations in g that hold in r too; higher is better.
 
@@ -28,7 +30,7 @@ from limner.explain.concepts import Concepts
 from limner.language.wordnet import Similarities, WordNet
 
 THRESHOLD = 1.0
-SCORES = ("CA", "NCS", "CE", "SD", "SD mean", "AA", "RA")
+SCORES = ("CA", "NCS", "CE", "CE sum", "SD", "SD mean", "SD sum", "AA", "RA")
 HIGHER = {"CA", "NCS", "AA", "RA"}
 SHARES = {"CA", "NCS", "SD", "AA", "RA"}
 
@@ -79,13 +81,16 @@ def agreement(
     missing, added = sorted(truth.names - returned.names), sorted(returned.names - truth.names)
     matched = match(missing, added, similar)
     counts = {name: (truth.counts[name], returned.counts[name]) for name in common}
-    sizes = tuple((name, gap) for name in common for gap in size_gaps(truth, returned, name))
+    gaps = {name: size_gaps(truth, returned, name) for name in common}
+    sizes = tuple((name, gap) for name in common for gap in gaps[name])
     values = {
         "CA": len(common) / len(truth.names) if truth.names else math.nan,
         "NCS": _mean([similarity for *_, similarity in matched]),
         "CE": float(sum(abs(a - b) for a, b in counts.values())) if common else math.nan,
+        "CE sum": float(sum(abs(a - b) for a, b in counts.values())) if truth.names and returned.names else math.nan,
         "SD": _mean([float(gap >= threshold) for _, gap in sizes]),
         "SD mean": _mean([gap for _, gap in sizes]),
+        "SD sum": sum(_mean(each) for each in gaps.values() if each) if sizes else math.nan,
         "AA": _attributes(truth, returned, frozenset(common)),
         "RA": len(truth.relations & returned.relations) / len(truth.relations) if truth.relations else math.nan,
     }

@@ -6,6 +6,7 @@ This is the task of Lymperaiou et al. (2022). A system that uses the images shou
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -117,6 +118,31 @@ def _with_regions(
             f"they are of {len(regions):,} images, e.g. {next(iter(regions), '')!r}; do the ids need image_data.json?"
         )
     return Ids(image_ids, what="image"), queries, [list(regions[image]) for image in image_ids]
+
+
+def queries_of(collection: Collection, scores: Scores) -> Collection:
+    """The collection with the captions that are queries as its only texts, and the images that they are compared with.
+
+    Args:
+        collection: The collection with all captions.
+        scores: What `text_only` gave for it.
+    """
+    part = collection.restrict(scores.candidates)
+    texts = part.texts.subset(scores.queries)
+
+    def narrowed(all_judgements: Mapping[str, Judgements]) -> dict[str, Judgements]:
+        return {name: each.restrict(candidates=texts.ids) for name, each in all_judgements.items()}
+
+    pairs = part.judgements.restrict(candidates=texts.ids)
+    reverse = {name: each.restrict(queries=texts.ids) for name, each in part.reverse.items()}
+    return replace(
+        part,
+        texts=texts,
+        judgements=pairs,
+        extra=narrowed(part.extra),
+        ratings=narrowed(part.ratings),
+        reverse=reverse,
+    )
 
 
 def words_by_number(collection: Collection) -> list[float]:

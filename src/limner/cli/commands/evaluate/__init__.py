@@ -225,7 +225,7 @@ def _task_result(
     from limner.evaluation.tables import FORMATS
 
     if task == "text-only":
-        refuse_report_ending(files)
+        refuse_report_ending(by_ending(files, text_only.RUN)[1])
         if system.system is None:
             raise typer.BadParameter("text-only needs an encoder of texts: give --model")
         task_options, loader = own_options(option, TASK_OPTIONS["text-only"])

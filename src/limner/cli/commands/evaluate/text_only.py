@@ -8,15 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from limner.cli.attached_options import TASK_OPTIONS, task_of
 from limner.cli.commands.encode import named_encoder
 from limner.cli.commands.evaluate.one_system import summary
 from limner.cli.console import progress
-from limner.cli.inputs import known_encoder
-from limner.cli.options import saved
+from limner.cli.inputs import SystemOptions, known_encoder
+from limner.cli.options import by_ending, own_options, saved
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.evaluation.reports.report import Report
+    from limner.scores import Scores
+    from limner.systems.system_spec import OpenSystem
+
+RUN = ".run"
+DEPTH = 1000
+"""Candidates of each query in a run, as is usual in TREC."""
 
 
 def text_only(
@@ -33,21 +40,68 @@ def text_only(
     from limner.encoders.cache import Cached
 
     model: Any = named_encoder(known_encoder(encoder), {}, trust=trust)
-    query, corpus = str(options.get("query", 0)), str(options.get("corpus", "mean"))
+    query = str(options.get("query", 0))
     numbers = _numbers(query, collection)
     if files and len(numbers) > 1:
-        raise typer.BadParameter("-o writes a single report: choose the query caption with -O query=N")
-    corpus_options = {
+        raise typer.BadParameter("-o writes a single report or run: choose the query caption with -O query=N")
+    corpus_options = _corpus_options(options, trust=trust)
+    work = model if cache is None else Cached(model, cache)
+    results = [_measured(collection, work, number, measures, encoder, corpus_options) for number in numbers]
+    reports = [report for report, _ in results]
+    runs, pages = by_ending(files, RUN)
+    for file in pages:
+        reports[0].save(file)
+    for file in runs:
+        _save_run(results[0][1], file, tag=encoder)
+    saved(files)
+    return reports, _data(reports, numbers)
+
+
+def _save_run(scores: Scores, file: Path, *, tag: str) -> None:
+    with progress(f"writing {file}", "queries") as step:
+        scores.top(min(DEPTH, len(scores.candidates)), progress=step).save(file, tag=tag)
+
+
+def text_only_options(collection: str, words: list[str] | None) -> tuple[str, dict[str, Any] | None, list[str]]:
+    """What is loaded, the options of text-only retrieval or None for another task, and the options of the loader."""
+    task, spec = task_of(collection)
+    if task != "text-only":
+        return collection, None, list(words or [])
+    return spec, *own_options(words, TASK_OPTIONS[task])
+
+
+def open_text_only(collection: Collection, system: SystemOptions, options: dict[str, Any]) -> OpenSystem:
+    """Text-only retrieval as a system: the captions that are queries, against the other captions of all images."""
+    from limner.encoders import encoded
+    from limner.encoders.cache import remembering
+    from limner.papers.text_only import queries_of
+    from limner.papers.text_only import text_only as scored
+    from limner.systems.system_spec import OpenSystem
+
+    encoder = system.system
+    if encoder is None or system.images or system.texts or system.scores or system.runs:
+        raise typer.BadParameter("text-only needs an encoder of texts: give --model")
+    numbers = _numbers(str(options.get("query", 0)), collection)
+    if len(numbers) > 1:
+        raise typer.BadParameter("-O query=each: expected the number of one caption, from 0")
+    model: Any = remembering(named_encoder(known_encoder(encoder), {}, trust=system.trust))
+    with progress(f"encoding, caption {numbers[0]} is the query", "texts") as step:
+        scores, _ = scored(
+            collection,
+            lambda texts: encoded(model, texts, progress=step).matrix,
+            query=numbers[0],
+            **_corpus_options(options, trust=system.trust),
+        )
+    return OpenSystem(encoder, scores.T, queries_of(collection, scores), model)
+
+
+def _corpus_options(options: dict[str, Any], *, trust: bool) -> dict[str, Any]:
+    corpus = str(options.get("corpus", "mean"))
+    return {
         "corpus": corpus,
         "summarise": _summariser(corpus, options.get("summariser"), trust=trust),
         "regions": _regions(options.get("regions"), options.get("image_data")),
     }
-    work = model if cache is None else Cached(model, cache)
-    reports = [_measured(collection, work, number, measures, encoder, corpus_options) for number in numbers]
-    for file in files:
-        reports[0].save(file)
-    saved(files)
-    return reports, _data(reports, numbers)
 
 
 def _numbers(query: str, collection: Collection) -> list[int]:
@@ -85,7 +139,7 @@ def _regions(file: str | None, image_data: str | None) -> dict[str, list[str]] |
 
 def _measured(
     collection: Collection, work: Any, number: int, measures: str | None, encoder: str, corpus_options: dict[str, Any]
-) -> Report:
+) -> tuple[Report, Scores]:
     import limner
     from limner.encoders import encoded
     from limner.papers.text_only import MEASURES, length_note
@@ -99,7 +153,7 @@ def _measured(
     name = f"{encoder}, caption {number} is the query, {corpus_options['corpus']} corpus{regions}"
     with progress("evaluating") as step:
         report = limner.evaluate(scores, right, measures=measures or MEASURES, name=name, progress=step)
-    return replace(report, collection=collection.name, notes=(*report.notes, *length_note(collection, number)))
+    return replace(report, collection=collection.name, notes=(*report.notes, *length_note(collection, number))), scores
 
 
 def _data(reports: list[Report], numbers: list[int]) -> dict[str, object]:

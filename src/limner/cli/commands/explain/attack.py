@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.commands.evaluate import COLLECTION
+from limner.cli.commands.evaluate.text_only import open_text_only, text_only_options
 from limner.cli.console import answer, progress, tell_notes
 from limner.cli.inputs import SYSTEM, SystemOptions, system_word
 from limner.cli.options import Json, Loading, Split, Trust, load, out_word, part, refuse_ending, saved, word
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.explain.blind_baselines import Attack
     from limner.explain.text_edits import Edit
+    from limner.systems.system_spec import OpenSystem
 
 
 Asker = Callable[[Sequence[str]], Any]
@@ -50,6 +52,7 @@ def attack(
       $ limner explain attack scenes --model histograms
       $ limner explain attack scenes --model histograms --kind colour-in --kind size
       $ limner explain attack scenes --model histograms --kind word-order
+      $ limner explain attack text-only:flickr8k:DIR -O corpus=joined --model minilm
       $ limner explain attack captions.csv -o edits.csv
       $ limner explain attack captions.csv --model 'clip(model=clip-vit-base-patch32/)'
     """
@@ -61,12 +64,16 @@ def attack(
     if save is None and system is None:
         raise typer.BadParameter("give --model to search again, or -o FILE.csv to write the edits, or both")
     refuse_ending([save] if save else [], (".csv",), "list of edits")
-    full_collection = load(collection, option)
-    evaluated, ask, other_captions = (
-        _query_scorer(system, full_collection, split, trust=trust)
-        if system
-        else (part(full_collection, split), None, ())
-    )
+    spec, task_options, loader = text_only_options(collection, option)
+    full_collection = load(spec, loader)
+    if system is None:
+        evaluated, ask, other_captions = part(full_collection, split), None, ()
+    elif task_options is None:
+        evaluated, ask, other_captions = _query_scorer(system, full_collection, split, trust=trust)
+    else:
+        evaluated, ask, other_captions = _text_only_scorer(
+            SystemOptions(system=system, trust=trust), part(full_collection, split), task_options
+        )
     evaluated = evaluated.restrict(evaluated.images.ids)  # a text without an image has no rank
     edits = _edits(evaluated, kind or list(KINDS), seed)
     if save is not None:
@@ -76,18 +83,37 @@ def attack(
     answer(text, data, as_json=as_json)
 
 
+def _text_only_scorer(
+    system: SystemOptions, collection: Collection, options: dict[str, Any]
+) -> tuple[Collection, Asker, Sequence[str]]:
+    """The captions that are queries, the function that scores them with the other captions, and these captions."""
+    opened = open_text_only(collection, system, options)
+    queries = opened.collection
+    corpus = [
+        t for key, t in zip(collection.texts.ids, collection.texts.values, strict=True) if key not in queries.texts.ids
+    ]
+    return queries, _asker(opened, queries), corpus
+
+
 def _query_scorer(
     system: str, full_collection: Collection, split: str | None, *, trust: bool
 ) -> tuple[Collection, Asker, Sequence[str]]:
     """The queries, the function that scores them (the system on the held-out images), and captions of other images."""
-    import limner
     from limner.systems.hold_out import outside
 
     opened = SystemOptions(system=system, trust=trust).open(full_collection, split)
-    evaluated, model = opened.collection, opened.model
-    if model is None:
+    evaluated = opened.collection
+    if opened.model is None:
         raise LimnerError(f"{system} only has scores of its own texts: give a system that can encode changed texts")
     tell_notes(opened.notes)
+    other_collection = outside(full_collection, evaluated) if opened.training is None else opened.training
+    return evaluated, _asker(opened, evaluated), other_collection.texts.values
+
+
+def _asker(opened: OpenSystem, evaluated: Collection) -> Asker:
+    """The function that scores texts with all images."""
+    import limner
+
     images: object = getattr(opened.scores, "query_vectors", None)
 
     def ask(texts: Sequence[str]) -> Any:
@@ -95,10 +121,9 @@ def _query_scorer(
         if opened.encodes:
             return limner.Scores.from_embeddings(opened.encode(items), images).matrix()
         pairs = limner.Judgements.from_pairs([], queries=evaluated.images.ids, candidates=items.ids)
-        return model.scores(limner.Collection("edits", evaluated.images, items, pairs)).T.matrix()
+        return opened.model.scores(limner.Collection("edits", evaluated.images, items, pairs)).T.matrix()
 
-    other_collection = outside(full_collection, evaluated) if opened.training is None else opened.training
-    return evaluated, ask, other_collection.texts.values
+    return ask
 
 
 def _edits(collection: Collection, kinds: list[str], seed: int) -> dict[str, list[Edit | None]]:
@@ -111,7 +136,7 @@ def _edits(collection: Collection, kinds: list[str], seed: int) -> dict[str, lis
 def _attacked(
     collection: Collection, edits: dict[str, list[Edit | None]], ask: Asker, other_captions: Sequence[str]
 ) -> tuple[str, dict[str, object]]:
-    from limner.explain.blind_baselines import blind_baselines, rerank, table
+    from limner.explain.blind_baselines import blind_baselines, measure_table, rerank, table
 
     truth, done = _truth(collection), []
     with progress("searching again with changed queries", "kinds of change") as task:
@@ -126,7 +151,7 @@ def _attacked(
             if other_captions
             else {}
         )
-    text = "\n\n".join([table(done, blind), *_ignored(done)])
+    text = "\n\n".join([table(done, blind), measure_table(done), *_ignored(done)])
     records = [{**each.record(), "text-only": blind.get(each.kind), "words": each.words()} for each in done]
     return text, {"attacks": records}
 

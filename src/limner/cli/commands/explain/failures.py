@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.commands.evaluate import COLLECTION
+from limner.cli.commands.evaluate.text_only import open_text_only, text_only_options
 from limner.cli.console import answer, progress, tell_notes
 from limner.cli.inputs import SYSTEM, SystemOptions, system_word
 from limner.cli.options import (
@@ -20,6 +21,7 @@ from limner.cli.options import (
     installed_store,
     load,
     out_word,
+    part,
     refuse_ending,
     saved,
     switch,
@@ -74,16 +76,24 @@ def failures(
       $ limner explain failures scenes --model histograms -O informed=true -o failures.html
       $ limner explain failures scenes --model histograms --labels work.db
       $ limner explain failures coco:DIR -O objects=true --scores similarity.npy --json
+      $ limner explain failures text-only:flickr8k:DIR -O corpus=joined --model minilm
     """
     refuse_ending(save, (".html",), "page with failures")
     _refuse_words(direction, only)
     settings, loader = command_options(option, "failures")
     informed = switch(settings, "informed")
-    full_collection = load(collection, loader)
     system_options = SystemOptions(
         images, texts, (), scores, [str(file) for file in run or ()], system, trust, text_option(settings, "features")
     )
-    source, chosen = opened_system(system_options, full_collection, split, direction)
+    spec, task_options, loader = text_only_options(collection, loader)
+    full_collection = load(spec, loader)
+    queries: Collection | None = None
+    if task_options is None:
+        source, chosen = opened_system(system_options, full_collection, split, direction)
+    else:
+        opened = open_text_only(part(full_collection, split), system_options, task_options)
+        source, queries = {"t2i": opened.scores.T}, opened.collection
+        chosen = full_collection.restrict(queries.images.ids)
     chosen = _with_objects(chosen, objects)
     explained_direction = _direction_of(source, direction)
     with progress("explaining") as task:
@@ -91,7 +101,7 @@ def failures(
             source, explained_direction, chosen, full_collection, labels, informed=informed, progress=task
         )
     if save:
-        _save(source, chosen, done, classes, save, system or "system")
+        _save(source, queries or chosen, done, classes, save, system or "system")
     answer(*_output(done, classes, query, only, limit), as_json=as_json)
 
 
