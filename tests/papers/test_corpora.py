@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 import limner
 from limner.cli import app
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
+from limner.datasets.wikipedia import image_names
+from limner.encoders.encoder_decoders import Translator
 from limner.explain.adversarial import DENIES, FURTHER, KINDS, attack
 from limner.language.word_overlap import content_words
 from limner.language.wordnet import WordNet
@@ -204,3 +206,50 @@ def test_the_command_attacks_with_them(tmp_path, monkeypatch):
     done = run("explain", "attack", "scenes", "-O", "images=20", "--kind", "antonym-wordnet", "-o", "edits.csv")
     assert done.exit_code == 0, done.output
     assert "antonym-wordnet" in Path("edits.csv").read_text()
+
+
+# --- translations -----------------------------------------------------------------------------------------------
+
+
+def test_an_encoder_decoder_translates_captions_and_names(t5, tmp_path, monkeypatch):
+    """Greedy decoding of one text after the other, with transformers alone, gives the same words."""
+    import torch
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "de.csv").write_text("image,caption\nred_dog.jpg,a dog runs\nred_dog.jpg,two cats\n2.jpg,a dog runs\n")
+    done = CliRunner().invoke(app, ["data", "convert", "de.csv", "en.csv", "-O", f"translator={t5}(beams=1,longest=5)"])
+    assert done.exit_code == 0, done.output
+    tokenizer, model = AutoTokenizer.from_pretrained(t5), AutoModelForSeq2SeqLM.from_pretrained(t5).eval()
+
+    def by_hand(text):
+        with torch.inference_mode():
+            tokens = model.generate(tokenizer(text, return_tensors="pt")["input_ids"], max_new_tokens=5, num_beams=1)
+        return tokenizer.decode(tokens[0], skip_special_tokens=True).strip()
+
+    before, after = limner.load("de.csv"), limner.load("en.csv")
+    assert after.texts.ids == before.texts.ids and after.judgements == before.judgements
+    assert list(after.texts.values) == [by_hand(text) for text in before.texts.values] != list(before.texts.values)
+    assert image_names(after.images) == [by_hand("red dog"), by_hand("2")]
+
+
+def test_what_a_translator_refuses(t5, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "de.csv").write_text("image,caption\n1.jpg,a dog runs\n")
+    for spelled, status, words in (
+        ("nowhere/", 3, "neither a folder nor a name"),
+        (f"{t5}(beams=0)", 3, "1 or more"),
+        (f"{t5}(target=xx_Qqqq)", 3, "'xx_Qqqq' is no language of"),
+        (f"{t5}(tone=kind)", 3, "tone"),
+    ):
+        done = CliRunner().invoke(app, ["data", "convert", "de.csv", "en.csv", "-O", f"translator={spelled}"])
+        assert (done.exit_code, words in done.stderr.replace("\n", " ")) == (status, True), done.output
+        assert not (tmp_path / "en.csv").exists()
+
+
+def test_the_language_to_translate_into_begins_the_answer(t5):
+    """As in M2M-100, NLLB and mBART: the token of the language is the first of the answer."""
+    translator = Translator(t5, target="dog", longest=3, beams=1)
+    forced = translator.tokenizer.convert_tokens_to_ids("dog")
+    assert translator.forced == {"forced_bos_token_id": forced}
+    assert all(text.startswith("dog") for text in translator(["a cat", "two cats"]))

@@ -43,6 +43,7 @@ COMMAND_OPTIONS = {
     "add": ("features", "min_relevant", "max_relevant", "ties", "keywords"),
     "audit": ("min_side", "check_images"),
     "compare": ("groups", "unit"),
+    "convert": ("translator",),
     "describe": ("check_images",),
     "encode": ("features",),
     "evaluate": ("groups", "features", "bank"),

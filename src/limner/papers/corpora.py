@@ -1,7 +1,8 @@
-"""Texts that represent an image in text-only retrieval: summaries of captions, or Visual Genome's region descriptions.
+"""Texts that papers use in place of captions: summaries, Visual Genome's region descriptions, and translations.
 
 Lymperaiou et al. (2022, section 3.2) summarise the captions of an image with T5 or Pegasus before they embed them, and
-on the images that Visual Genome shares with COCO they take the region descriptions as captions.
+on the images that Visual Genome shares with COCO they take the region descriptions as captions. Messina et al. (2022,
+appendix B) translate captions and the names of files into English before MCProp and CRank read them.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told, read_json
 from limner.core.registry import Registry
+from limner.datasets.wikipedia import image_names
 from limner.language.word_overlap import content_words
 
 Summarise = Callable[[Sequence[str]], str]
@@ -65,7 +69,7 @@ def _cosine(one: Counter[str], second: Counter[str]) -> float:
 
 SUMMARISERS: Registry[Callable[..., Summarise]] = Registry(
     "summariser",
-    {"extractive": "limner.papers.corpora:Extractive", "transformers": "limner.encoders.summaries:Summariser"},
+    {"extractive": "limner.papers.corpora:Extractive", "transformers": "limner.encoders.encoder_decoders:Summariser"},
 )
 
 
@@ -81,6 +85,25 @@ def summariser(name: str, *, trusted: bool = True, **options: object) -> Summari
     2
     """
     return SUMMARISERS.find(name, trusted=trusted)(**SUMMARISERS.checked(name, options, trusted=trusted))
+
+
+def translated(collection: Collection, translate: Callable[[Sequence[str]], Sequence[str]]) -> Collection:
+    """The collection with translated captions, and the translated names of its images as their field "file_name".
+
+    Args:
+        collection: The collection.
+        translate: A function from texts to their translations, such as `limner.encoders.encoder_decoders.Translator`.
+
+    >>> import limner
+    >>> world = limner.load("scenes", images=2)
+    >>> loud = translated(world, lambda texts: [text.upper() for text in texts])
+    >>> loud.texts.values[0] == world.texts.values[0].upper(), loud.images.field("file_name")
+    (True, ('SCENE-000000', 'SCENE-000001'))
+    """
+    names, captions = image_names(collection.images), list(collection.texts.values)
+    translations = list(translate([*names, *captions]))
+    images = collection.images.with_fields(file_name=translations[: len(names)])
+    return replace(collection, images=images, texts=replace(collection.texts, values=translations[len(names) :]))
 
 
 def read_regions(path: str | Path, *, image_data: str | Path | None = None) -> dict[str, list[str]]:

@@ -9,7 +9,7 @@ import typer
 
 from limner.cli.commands.data.describe import Spec
 from limner.cli.console import answer, progress, tell
-from limner.cli.options import Json, Loading, load, part, word, writable
+from limner.cli.options import Json, Loading, command_options, load, part, text_option, word, writable
 from limner.core.progress import Progress
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def convert(
 
     clip-retrieval gets the embeddings as unit vectors. label-studio gets a task per judged pair, with its grade as a
     prediction. croissant gets a folder of tables and images with croissant.json, which mlcroissant opens. huggingface
-    gets a folder that datasets.load_from_disk opens.
+    gets a folder that datasets.load_from_disk opens. -O translator=NAME translates captions and names of images.
 
     Examples:
       $ limner data convert flickr8k:DIR flickr8k.parquet
@@ -64,6 +64,7 @@ def convert(
       $ limner data convert flickr8k:DIR out --to clip-retrieval --images I.npy --texts T.npy
       $ limner data convert scenes world --to folder -O images=100
       $ limner data convert scenes pairs.qrels --split test
+      $ limner data convert wit:DIR english.jsonl -O translator=Helsinki-NLP/opus-mt-mul-en
       $ limner data convert scenes world --to croissant --about license=CC-BY-4.0
       $ limner data convert scenes tasks.json --to label-studio --image-url "/data/local-files/?d=photos/{image}"
     """
@@ -73,8 +74,12 @@ def convert(
     if (images is None or texts is None) if to == "clip-retrieval" else (images or texts):
         raise typer.BadParameter("--images and --texts are for --to clip-retrieval, which needs both")
     target = writable(_target(out, to))
-    full_collection = load(spec, option)
+    settings, loader = command_options(option, "convert")
+    translator = text_option(settings, "translator")
+    full_collection = load(spec, loader)
     chosen = full_collection if split is None else part(full_collection, split)
+    if translator is not None:
+        chosen = _translated(chosen, translator)
     with progress(f"writing {target}", "images") as step:
         if to == "label-studio":
             lost = _as_tasks(chosen, target, image_url)
@@ -86,6 +91,19 @@ def convert(
         tell(f"warning: {sentence}")
     data = {"wrote": str(target), "images": len(chosen.images), "texts": len(chosen.texts), "left_out": list(lost)}
     answer(f"wrote {target}: {len(chosen.images):,} images, {len(chosen.texts):,} texts", data, as_json=as_json)
+
+
+def _translated(chosen: Collection, translator: str) -> Collection:
+    """The collection with the captions and names of a translator, which is named as in `DIR(beams=1)`."""
+    from limner.core.options import checked, parsed_call
+    from limner.encoders.encoder_decoders import Translator
+    from limner.papers.corpora import translated
+
+    model, options = parsed_call(translator, what="translator")
+    with progress("loading the translator"):
+        translate = Translator(**checked(Translator, {"model": model, **options}, what="translator"))
+    with progress(f"translating {len(chosen.texts):,} captions and {len(chosen.images):,} names", "texts") as step:
+        return translated(chosen, lambda texts: translate(texts, progress=step))
 
 
 def _written(

@@ -66,14 +66,15 @@ def attack(
     refuse_ending([save] if save else [], (".csv",), "list of edits")
     spec, task_options, loader = text_only_options(collection, option)
     full_collection = load(spec, loader)
+    ask: Asker | None = None
+    other_captions: Sequence[str] = ()
     if system is None:
-        evaluated, ask, other_captions = part(full_collection, split), None, ()
+        evaluated = part(full_collection, split)
     elif task_options is None:
         evaluated, ask, other_captions = _query_scorer(system, full_collection, split, trust=trust)
     else:
-        evaluated, ask, other_captions = _text_only_scorer(
-            SystemOptions(system=system, trust=trust), part(full_collection, split), task_options
-        )
+        of_model = SystemOptions(system=system, trust=trust)
+        evaluated, ask, other_captions = _text_only_scorer(of_model, part(full_collection, split), task_options)
     evaluated = evaluated.restrict(evaluated.images.ids)  # a text without an image has no rank
     edits = _edits(evaluated, kind or list(KINDS), seed)
     if save is not None:
