@@ -16,7 +16,9 @@ import pytest
 from PIL import Image
 
 from limner.annotate import open_store
-from limner.annotate.endpoint import EndpointJudge, NoAnswer, ask_all
+from limner.annotate.endpoint import EndpointJudge
+from limner.annotate.judge_prompts import NoAnswer
+from limner.annotate.judge_runs import ask_all
 from limner.annotate.judges import CaptionsJudge, ScorerJudge, ScoresJudge, StoredJudge, judge_named
 from limner.annotate.store.answers import answers
 from limner.annotate.store.contents import add_collection
@@ -149,7 +151,7 @@ def server():
 def judge(server, collection, monkeypatch):
     monkeypatch.setenv("LIMNER_JUDGE_KEY", KEY)
     url = f"http://127.0.0.1:{server.server_port}/v1"
-    return EndpointJudge(url, "model-x", collection, timeout=60, sleep=lambda _: None)
+    return EndpointJudge(url, "model-x", collection, concurrency=1, timeout=60, sleep=lambda _: None)
 
 
 def test_what_is_sent_is_an_image_a_quoted_caption_and_the_key_in_the_head(server, judge):
@@ -254,9 +256,9 @@ def test_an_address_with_a_key_in_it_is_refused(collection):
 def test_requests_keep_to_their_rate(server, collection):
     slept: list[float] = []
     url = f"http://127.0.0.1:{server.server_port}/v1"
-    slow_judge = EndpointJudge(url, "m", collection, per_minute=30, sleep=slept.append, clock=lambda: 0.0)
-    slow_judge.probabilities(PAIRS[:2])
-    assert slept == [2.0, 2.0]
+    slow_judge = EndpointJudge(url, "m", collection, per_minute=30, sleep=slept.append, clock=lambda: sum(slept))
+    slow_judge.probabilities(PAIRS[:3])
+    assert slept == [2.0, 2.0]  # the first starts at once, and each of the others 2 seconds after the one before
 
 
 def test_what_was_answered_before_an_error_or_ctrl_c_is_kept(server, judge, collection, tmp_path):
@@ -283,9 +285,9 @@ def test_what_was_answered_before_an_error_or_ctrl_c_is_kept(server, judge, coll
 
 
 def test_an_endpoint_that_is_gone_ends_the_run_with_clear_words(server, judge, collection, tmp_path, monkeypatch):
-    from limner.annotate import endpoint
+    from limner.annotate import judge_runs
 
-    monkeypatch.setattr(endpoint, "GIVE_UP", 2)
+    monkeypatch.setattr(judge_runs, "GIVE_UP", 2)
     with open_store(tmp_path / "w.db") as store:
         add_collection(store, collection)
         server.replies = ["good"] + [500] * 8
@@ -336,7 +338,7 @@ def planned(tmp_path, monkeypatch):
 def test_judging_at_the_shell_resumes_and_shows_rate_and_cost(server, planned, tmp_path, caplog):
     caplog.set_level("DEBUG")
     command = ("judge", "work.db", "--judge", "endpoint", "-O", f"url=http://127.0.0.1:{server.server_port}/v1")
-    command += ("-O", "model=model-x", "-O", "per_minute=60000", "-O", "price=2")
+    command += ("-O", "model=model-x", "-O", "concurrency=1", "-O", "price=2")
     code, output = planned(*command, "--limit", 3)
     assert code == 0 and "3 new answers of endpoint model-x" in output
     assert "3 requests in" in output and "a minute), 21 tokens, cost 4.2e-05" in output

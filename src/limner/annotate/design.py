@@ -60,7 +60,9 @@ PILOT = 1
 class Judge(Protocol):
     """An automatic judge that predicts the probability of a match."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Its name in reports."""
 
     def probabilities(self, pairs: Sequence[Key]) -> FloatArray:
         """One number from 0 to 1 for each (image, caption)."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from limner.annotate import levels
 from limner.annotate.estimate_notes import left_out_note, notes_of, over_all
+from limner.annotate.judge_report import design_warnings
 from limner.annotate.label_quality import LabelQuality, quality
 from limner.annotate.reliability import agreement_words, people_agree
 from limner.annotate.sample import Sample, read_sample
@@ -140,6 +141,7 @@ def estimates(
             ranking = _lists(source, max(m.k or 1 for m in planned))
             estimated += [_estimated(sample, ranking, m, mode, level) for m in chosen]
         notes += notes_of(sample, [e for e in estimated if e.direction == direction], mode)
+        notes += design_warnings(store, sample)
         notes += _left_out(sample, source, chosen, mode, level)
         labels = quality(collected, collection, sample.design, sample.units, sample.said, level)
         notes += [f"estimated ({direction}): {line}" for line in str(labels).splitlines()]

@@ -1,4 +1,4 @@
-"""Automatic judges of pairs: from scores, from an image's other captions, from a pair scorer, from a stored run.
+"""Automatic judges of pairs: from scores, an image's other captions, a system, a pair scorer, a stored run, or several.
 
 A judge needs only a `name` and `probabilities(pairs) -> array` for (image, caption) pairs, from 0 to 1. Its output is
 never a label: it defines strata, and predicts within them as far as people's answers confirm it
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,19 +49,21 @@ class ScoresJudge:
         """The share of lower scores."""
         if not pairs:
             return np.empty(0)
-        rows, columns = (np.array([ids.index(p[side]) for p in pairs]) for side, ids in enumerate(self._ids))
-        values = np.empty(len(pairs))
-        for start in range(0, len(self.scores.queries), self.scores.block_rows):
-            stop = min(start + self.scores.block_rows, len(self.scores.queries))
-            in_block = np.flatnonzero((rows >= start) & (rows < stop))
-            if len(in_block):
-                values[in_block] = np.asarray(self.scores.block(start, stop))[rows[in_block] - start, columns[in_block]]
-        order = np.unique(values, return_inverse=True)[1]
+        order = np.unique(_scores_of(self.scores, pairs), return_inverse=True)[1]
         return np.asarray(order / max(order.max(), 1), dtype=np.float64)
 
-    @property
-    def _ids(self) -> tuple[object, Any]:
-        return self.scores.queries, self.scores.candidates
+
+def _scores_of(scores: Scores, pairs: Sequence[Key]) -> FloatArray:
+    """The score of each pair."""
+    sides: tuple[Any, Any] = (scores.queries, scores.candidates)
+    rows, columns = (np.array([ids.index(p[side]) for p in pairs]) for side, ids in enumerate(sides))
+    values = np.empty(len(pairs))
+    for start in range(0, len(scores.queries), scores.block_rows):
+        stop = min(start + scores.block_rows, len(scores.queries))
+        in_block = np.flatnonzero((rows >= start) & (rows < stop))
+        if len(in_block):
+            values[in_block] = np.asarray(scores.block(start, stop))[rows[in_block] - start, columns[in_block]]
+    return values
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,66 @@ class ScorerJudge:
 
 
 @dataclass(frozen=True)
+class SystemJudge:
+    """An encoder or another system as a judge, by its scores: no server is needed.
+
+    The logistic function maps the mean score of the given pairs to 0.88 and that of all pairs to 0.12, so that a score
+    does not depend on which pairs are asked together.
+
+    Args:
+        scores: Images by texts.
+        collection: The collection with the given pairs.
+        name: Name in reports.
+    """
+
+    scores: Scores
+    collection: Collection
+    name: str = "system"
+
+    def probabilities(self, pairs: Sequence[Key]) -> FloatArray:
+        """`1 / (1 + exp(-4 (s - m) / d))`: m halfway between the two means, d their difference."""
+        low, high = self._means
+        values = _scores_of(self.scores, pairs)
+        steepness = 4 / (high - low) if high > low else 0.0
+        return np.asarray(1 / (1 + np.exp(-np.clip(steepness * (values - (low + high) / 2), -50, 50))))
+
+    @cached_property
+    def _means(self) -> tuple[float, float]:
+        """The mean score of all pairs, and of the given pairs."""
+        rows = len(self.scores.queries)
+        blocks = range(0, rows, self.scores.block_rows)
+        sums = [np.sum(self.scores.block(at, min(at + self.scores.block_rows, rows)), dtype=float) for at in blocks]
+        given_pairs = [(image, caption) for image, caption, _ in self.collection.judgements.relevant]
+        scored = [p for p in given_pairs if p[0] in self.scores.queries and p[1] in self.scores.candidates]
+        if not scored:
+            raise LimnerError(f"{self.name}: the system scores none of the given pairs, so its scores cannot be scaled")
+        mean_of_all = float(np.sum(sums)) / (rows * len(self.scores.candidates))
+        return mean_of_all, float(_scores_of(self.scores, scored).mean())
+
+
+@dataclass(frozen=True)
+class MeanJudge:
+    """Several judges as one: the mean of their probabilities.
+
+    Args:
+        judges: The judges.
+        name: Name in reports.
+    """
+
+    judges: tuple[Any, ...]
+    name: str
+
+    @classmethod
+    def of(cls, judges: Sequence[Any]) -> MeanJudge:
+        """Several judges, with all their names."""
+        return cls(tuple(judges), " + ".join(judge.name for judge in judges))
+
+    def probabilities(self, pairs: Sequence[Key]) -> FloatArray:
+        """The mean over the judges."""
+        return np.asarray(np.mean([judge.probabilities(pairs) for judge in self.judges], axis=0))
+
+
+@dataclass(frozen=True)
 class StoredJudge:
     """The stored answers of a judge; unanswered pairs get its mean.
 
@@ -146,19 +209,33 @@ class StoredJudge:
 
 
 def judge_named(
-    name: str, *, collection: Collection, systems: Mapping[str, Any], store: Store, trusted: bool = True
+    name: str,
+    *,
+    collection: Collection,
+    systems: Mapping[str, Any],
+    store: Store,
+    trusted: bool = True,
+    trust: bool = False,
 ) -> Any:
     """A judge by name.
 
     Args:
         name: "captions" (a sentence encoder on the image's other captions), "scores=NAME" (a system's scores),
-            "stored=NAME" (saved answers of 'limner annotate judge'), or "module:thing", called with the collection.
+            "model=NAME" (an encoder or another system, opened for this), "scorer=NAME" (a pair scorer), "stored=NAME"
+            (saved answers of 'limner annotate judge'), or "module:thing", called with the collection.
         collection: The collection to judge.
         systems: Scores by name.
         store: The store.
         trusted: Whether "module:thing" is allowed; False for a name read from a file.
+        trust: Whether the files of a model may name custom code.
     """
     kind, _, argument = name.partition("=")
+    if kind == "model" and argument:
+        return SystemJudge(_system_scores(argument, collection, trust=trust), collection, name)
+    if kind == "scorer" and argument:
+        from limner.match import scorer
+
+        return ScorerJudge(scorer(argument), collection, name)
     if kind == "captions" and not argument:
         from limner.encoders import encoder
 
@@ -172,3 +249,22 @@ def judge_named(
         return ScoresJudge(systems[argument], name)
     judge = JUDGES.find(name, trusted=trusted)
     return judge(collection) if callable(judge) else judge
+
+
+def _system_scores(name: str, collection: Collection, *, trust: bool) -> Scores:
+    """The scores of a system on the images and texts of a collection."""
+    from limner.systems.opening import find_system, open_system
+    from limner.systems.system_spec import TRAINED
+
+    spec = find_system(name, trust=trust)
+    if spec.kind == TRAINED:
+        raise LimnerError(f"judge model={name}: it must be trained first ('limner train ... -o FILE'); name that file")
+    source = open_system(spec, collection, split="all", trust=trust).source
+    if not isinstance(source, Scores):
+        raise LimnerError(f"{name} gives lists without scores of all pairs: expected an encoder, a model or scores")
+    missing = set(collection.images.ids) - set(source.queries)
+    if missing:
+        raise LimnerError(
+            f"judge model={name} was trained on {len(missing):,} of the images: expected one without them"
+        )
+    return source

@@ -49,7 +49,10 @@ COMMAND_OPTIONS = {
     "evaluate": ("groups", "features", "bank"),
     "failures": ("features", "informed"),
     "index": ("features", "bank", "similarity"),
-    "judge": ("url", "model", "key_from", "per_minute", "price"),
+    "judge": (
+        *("url", "model", "key_from", "name", "prompt", "logprobs", "swap", "concurrency", "together", "per_minute"),
+        *("price", "output_price", "budget"),
+    ),
     "map": ("features", "failures"),
     "plan": ("seconds",),
     "pool": ("features", "keep", "min_bleu", "strategy", "retrain"),

@@ -240,9 +240,12 @@ def _proposed(
             yield {**item_ids, "rank": place + 1, "score": score}
 
 
-def keys(connection: sa.Connection, table: sa.Table) -> dict[str, int]:
-    """The store's ids of all images or captions, by their ids in the collection."""
-    return {row.key: row.id for row in connection.execute(sa.select(table.c.key, table.c.id))}
+def keys(connection: sa.Connection, table: sa.Table, only: Iterable[str] | None = None) -> dict[str, int]:
+    """The store's ids of all images or captions by their ids in the collection; of a few names, at least theirs."""
+    query, names = sa.select(table.c.key, table.c.id), None if only is None else sorted(set(only))
+    if names is not None and len(names) <= _BATCH:
+        query = query.where(table.c.key.in_(names))
+    return {row.key: row.id for row in connection.execute(query)}
 
 
 def number(ids: dict[str, int], key: str, kind: str) -> int:

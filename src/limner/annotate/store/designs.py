@@ -15,6 +15,8 @@ from limner.core.errors import LimnerError, UnknownId
 
 LEVEL = "level"
 """The unit of a design whose queries are labelled up to a level."""
+FEW = 500
+"""Images whose answers are looked up by name; for more, all answers are read."""
 
 
 @dataclass(frozen=True)
@@ -145,12 +147,17 @@ def add_machine_answers(store: Store, name: str, probabilities: Mapping[Key, flo
     """Saves a judge's probabilities; existing ones are kept. Returns the number of new ones."""
     if not name:
         raise LimnerError("a judge needs a name")
+    if not probabilities:
+        return 0
     with store.writing() as connection:
         alone(store, connection)
         key = connection.scalar(sa.select(judge.c.id).where(judge.c.name == name))
         key = inserted(connection, judge, name=name, added=store.timestamp()) if key is None else int(key)
-        images, captions = keys(connection, image), keys(connection, caption)
+        names = zip((image, caption), zip(*probabilities, strict=True), strict=True)
+        images, captions = (keys(connection, table, each) for table, each in names)
         statement = sa.select(machine_answer.c.image_id, machine_answer.c.caption_id)
+        if len(images) <= FEW:
+            statement = statement.where(machine_answer.c.image_id.in_(images.values()))
         stored = {tuple(row) for row in connection.execute(statement.where(machine_answer.c.judge_id == key))}
         rows = [
             {"judge_id": key, "image_id": number(images, i, "image"), "caption_id": number(captions, c, "caption"),

@@ -12,7 +12,20 @@ from limner.cli.commands.answers import NewStore, Where, opened, store_name
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress
 from limner.cli.inputs import system_word
-from limner.cli.options import Json, Loading, Split, Trust, command_options, load, loading, number, part, word
+from limner.cli.judging import endpoint_judge, judge_pairs, summary
+from limner.cli.options import (
+    Json,
+    Loading,
+    Split,
+    Trust,
+    command_options,
+    load,
+    loading,
+    number,
+    part,
+    switch,
+    word,
+)
 from limner.cli.studies import image_source, remember, several
 from limner.core.errors import LimnerError
 
@@ -20,7 +33,7 @@ if TYPE_CHECKING:
     from limner.annotate.store import Store
     from limner.core.collection import Collection
 
-JUDGE = "captions (a sentence encoder), scores=SYSTEM, stored=NAME, or module:thing."
+JUDGE = "captions (a sentence encoder), scores=SYSTEM, stored=NAME, model=NAME, scorer=NAME, or module:thing."
 
 
 def plan(
@@ -37,7 +50,7 @@ def plan(
         float, word("Target half-width of the widest interval, in percentage points.", metavar="X")
     ] = 2.0,
     budget: Annotated[int | None, word("Maximum number of labels in this draw.", metavar="N", min=1)] = None,
-    judge: Annotated[str | None, word(f"Judge for strata and predictions: {JUDGE}")] = None,
+    judge: Annotated[list[str] | None, word(f"Judge for strata and predictions, or several: {JUDGE}")] = None,
     direction: Annotated[str | None, word("i2t or t2i.", metavar="WAY", show_default="both")] = None,
     replication: Annotated[int, word("Number of people who judge each pair.", "--people", metavar="N", min=1)] = 1,
     seed: Annotated[int, word("Random seed.", metavar="N", min=0)] = 0,
@@ -57,7 +70,7 @@ def plan(
     """
     from limner.annotate.design import plan as make
     from limner.annotate.design import plannable
-    from limner.annotate.judges import judge_named
+    from limner.annotate.judges import MeanJudge, judge_named
 
     measures = plannable(measure or ["R@1"], half_width, budget)  # before anything is trained
     settings, loader = command_options(option, "plan")
@@ -66,7 +79,9 @@ def plan(
     systems, split_part = several(system or [], scores or [], run or [], full_collection, split, trust=trust)
     with opened(store, create=True) as db:
         remember(db, split_part, collection, loading(loader), split)
-        chosen = None if judge is None else judge_named(judge, collection=split_part, systems=systems, store=db)
+        named: dict[str, Any] = {"collection": split_part, "systems": systems, "store": db, "trust": trust}
+        judges = [judge_named(each, **named) for each in judge or []]
+        chosen = MeanJudge.of(judges) if len(judges) > 1 else next(iter(judges), None)
         with progress("planning") as stage:
             plans = make(
                 db, split_part, systems, measures=measures, direction=direction, half_width=half_width,
@@ -85,7 +100,9 @@ def judge(
         str | None,
         typer.Argument(metavar="COLLECTION", help="The collection with the images.", show_default="the stored one"),
     ] = None,
-    judge: Annotated[str, word("captions, endpoint (with -O url=URL -O model=NAME), or module:thing.")] = "captions",
+    judge: Annotated[
+        str, word("endpoint (with -O url=URL -O model=NAME), captions, model=NAME, scorer=NAME, or module:thing.")
+    ] = "captions",
     limit: Annotated[int | None, word("Maximum number of pairs now.", metavar="N", min=1)] = None,
     option: Loading = None,
     trust: Trust = False,
@@ -93,21 +110,26 @@ def judge(
 ) -> None:
     """Let an automatic judge score the pairs of the store's designs; its answers are stored separately.
 
-    An interrupted run can be resumed. The endpoint is an OpenAI-compatible one; its further options are -O
-    per_minute=60 (requests), -O price=X (of a million tokens, to show the cost) and -O key_from=LIMNER_JUDGE_KEY (the
-    environment variable with the key).
+    Each answer is stored as it arrives, and an interrupted run can be resumed. Once people have labelled some of the
+    pairs, the judge is compared with them; --judge stored=NAME does only that.
+
+    The endpoint is an OpenAI-compatible one. Its options: -O prompt=probability, grades (the store's own) or yes; -O
+    logprobs=true for the probabilities of tokens; -O swap=true asks once more in reverse order; -O concurrency=8
+    requests at once; -O together=N pairs in a request; -O per_minute=N requests at most; -O price=X and -O
+    output_price=X of a million tokens; -O budget=X ends the run at this cost, and in a terminal saves the question;
+    -O name=NAME of the judge; -O key_from=LIMNER_JUDGE_KEY, the environment variable with the key.
 
     Examples:
-      $ limner annotate judge work.db --judge captions
-      $ limner annotate judge work.db --judge endpoint -O url=http://localhost:8000/v1 -O model=qwen-vl
+      $ limner annotate judge work.db --judge model=offline
+      $ limner annotate judge work.db --judge endpoint -O url=http://localhost:8000/v1 -O model=qwen-vl -O prompt=grades
     """
-    from limner.annotate.endpoint import ask_all
+    from limner.annotate.judge_report import judge_reports
+    from limner.annotate.judge_runs import recorded
     from limner.annotate.store.designs import designs
 
     endpoint, loader = command_options(option, "judge")
     if endpoint and judge != "endpoint":
         raise typer.BadParameter(f"-O {next(iter(endpoint))} is for --judge endpoint: leave it out")
-    price = number(endpoint, "price", 0.0)
     spec, options = image_source(store, collection, loading(loader), trust=trust)
     with opened(store) as db:
         split = (db.setting("loading") or {}).get("split")
@@ -115,30 +137,23 @@ def judge(
         designed_pairs = [p for d in designs(db) for unit in d.units for p in unit.pairs(d.direction)]
         if not designed_pairs:
             raise LimnerError("the store has no design: run 'limner annotate plan' first")
-        machine = _machine(judge, split_part, db, endpoint)
+        machines = _machines(judge, split_part, db, endpoint, trust=trust)
         pairs = list(dict.fromkeys(designed_pairs))[:limit]
-        with progress(f"asking {machine.name} for {len(pairs):,} pairs") as stage:
-            data = ask_all(db, machine, pairs, progress=stage)
-    if "price" in endpoint and "tokens" in data:
-        data["cost"] = price * data["tokens"] / 1_000_000
-    answer(_summary(machine.name, data), {"judge": machine.name, **data}, as_json=as_json)
-
-
-def _summary(name: str, data: Mapping[str, object]) -> str:
-    counted = f"{data['before']:,} existing, {data['failed']:,} pairs without an answer"
-    lines = [f"{data['new']:,} new answers of {name}, {counted}", *_spent(data)]
-    if data["failed"]:
-        lines.append(f"the last failure: {data['why']}; run the same command to retry")
-    return "\n".join([*lines, f"Next: limner annotate plan ... --judge 'stored={name}'"])
-
-
-def _spent(data: Mapping[str, object]) -> list[str]:
-    """One line with the cost, if the judge reports it."""
-    if "requests" not in data:
-        return []
-    rate = "" if data["per_minute"] is None else f" ({data['per_minute']:.0f} a minute)"
-    cost = f", cost {data['cost']:.4g}" if "cost" in data else ""
-    return [f"{data['requests']:,} requests in {data['seconds']:.0f} s{rate}, {data['tokens']:,} tokens{cost}"]
+        runs = {each.name: judge_pairs(db, each, pairs) for each in machines} if not judge.startswith("stored=") else {}
+        name = machines[0].name
+        reports = judge_reports(db, split_part, [name])
+        reverse_runs = [runs[each.name] for each in machines[1:]]
+        facts = {"judge": name, **runs.get(name, {}), "settings": recorded(db, name)}
+    lines = [*(summary(*run) for run in runs.items()), *map(str, reports)]
+    if not lines:
+        lines = [f"{name}: people have not labelled enough of the pairs yet to compare it with them"]
+    lines.append(f"Next: limner annotate plan ... --judge 'stored={name}'")
+    document = {
+        **facts,
+        **dict(zip(["reversed"], reverse_runs, strict=False)),
+        "reports": [each.to_json() for each in reports],
+    }
+    answer("\n".join(lines), document, as_json=as_json)
 
 
 def _image_collection(spec: str, options: dict[str, Any], split: str | None) -> Collection:
@@ -147,17 +162,13 @@ def _image_collection(spec: str, options: dict[str, Any], split: str | None) -> 
     return part(limner.load(spec, **options), split)
 
 
-def _machine(name: str, split_part: Collection, store: Store, options: Mapping[str, Any]) -> Any:
-    """The judge of this name; `options` are those of an endpoint."""
-    from limner.annotate.endpoint import EndpointJudge
+def _machines(name: str, split_part: Collection, store: Store, options: Mapping[str, Any], *, trust: bool) -> list[Any]:
+    """The judge of this name, and the same in reverse order if that is asked; `options` are those of an endpoint."""
     from limner.annotate.judges import judge_named
 
     if name != "endpoint":
-        return judge_named(name, collection=split_part, systems={}, store=store)
-    if not options.get("url") or not options.get("model"):
-        raise typer.BadParameter("--judge endpoint needs -O url=URL and -O model=NAME")
-    key_from = str(options.get("key_from", "LIMNER_JUDGE_KEY"))
-    per_minute = number(options, "per_minute", 60.0)
-    return EndpointJudge(
-        str(options["url"]), str(options["model"]), split_part, key_from=key_from, per_minute=per_minute
+        return [judge_named(name, collection=split_part, systems={}, store=store, trust=trust)]
+    usual = endpoint_judge(options, split_part, store)
+    return (
+        [usual, endpoint_judge(options, split_part, store, in_reverse_of=usual)] if switch(options, "swap") else [usual]
     )
