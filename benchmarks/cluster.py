@@ -198,7 +198,7 @@ def busiest(traces: list[Trace], workers: int) -> tuple[float, float]:
 def traced(timed: Timed, workers: int) -> tuple[list[Trace], float]:
     """What every worker did in a pass, and how long that took; vectors are sent anew."""
     import limner.cluster
-    from limner.cluster.row_spans import RowSpans
+    from limner.cluster.task_queue import RowSpans
 
     start = time.perf_counter()
     with limner.cluster.connect():

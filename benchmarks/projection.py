@@ -42,7 +42,7 @@ def projected(queries: int, items: int, workers: int, nodes: int, costs: Costs) 
     A node that has the matrices passes them on, so that the number of copies doubles in the time that one takes.
     """
     from limner.cluster.ray_cluster import WIDEST
-    from limner.cluster.row_spans import RowSpans
+    from limner.cluster.task_queue import RowSpans
 
     width = min(items, WIDEST)
     size = min(RowSpans.of(queries, width, workers).size, queries)
@@ -114,7 +114,7 @@ def lasting(value: float) -> str:
 def steps(items: int) -> list[float]:
     """What all steps of matching `items` with as many cost, a row of the table."""
     from limner.cluster.ray_cluster import WIDEST
-    from limner.cluster.row_spans import MOST_SCORES
+    from limner.cluster.task_queue import MOST_SCORES
     from limner.scores.parallel_blocks import TILE_ROWS
 
     product, sums, task, _, put, copy, *_ = constants().values()

@@ -41,8 +41,7 @@ def task_of(steps: int, sizes: dict[str, int], device: str) -> Any:
     """What limner trains, with its module."""
     from limner.core.torch_device import device_named
     from limner.systems.towers.distributed import Group
-    from limner.systems.towers.settings import Training
-    from limner.systems.towers.shape import Inputs, Margin, Shape
+    from limner.systems.towers.settings import Inputs, Margin, Shape, Training
     from limner.systems.towers.training import Plan, TowerInputs, TowersTask
 
     collection, features = world(steps)

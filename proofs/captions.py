@@ -26,7 +26,7 @@ from limner.core.collection import Collection
 from limner.datasets.flickr import load_flickr8k
 from limner.language.tagging import tag
 from limner.language.words import Reader, lemma, lemma_lexicon, tokens
-from limner.papers.word_alignment import LEAST
+from limner.papers.word_similarity import LEAST
 
 STATIC = frozenset(("sit", "stand", "wear", "look"))
 HELPING = frozenset(("be", "have", "do"))

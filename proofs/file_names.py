@@ -117,7 +117,7 @@ def needs(system: str, failed: Mapping[str, list[str]]) -> str:
 def systems(pool: Collection, work: Work, seeds: int) -> Iterator[tuple[str, list[Any]]]:
     """Every system's answers, one for each seed: the rows of Tables 1, 2 and 4."""
     from limner.match import bijective
-    from limner.systems.levenshtein import Levenshtein
+    from limner.papers.file_name_systems import Levenshtein
 
     names, captions = list(pool.images.field("file_name")), list(pool.texts.values)
     letters = Levenshtein().scores(names, captions, queries=pool.images.ids, candidates=pool.texts.ids)

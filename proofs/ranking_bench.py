@@ -30,13 +30,13 @@ from limner.language.words import Reader, lemma_lexicon
 from limner.papers.nearest_neighbours import nearest_scores
 from limner.papers.thirty_systems import System
 from limner.scores import Scores
-from limner.systems.classic.histograms import WordHistograms
 from limner.systems.classic.kcca import Directions, KernelPair, Spectrum, centred, spectrum
+from limner.systems.classic.kernel_model import documents_of
 from limner.systems.classic.kernels import Features, FittedPyramid, Pyramid
 from limner.systems.classic.models import KccaModel, TwoWayScores
-from limner.systems.classic.pairs import documents_of
 from limner.systems.classic.selection import DIAGONALS, KAPPAS, POWERS, Dev, trials
 from limner.systems.classic.training import GridSearch
+from limner.systems.classic.visualwords import WordHistograms
 
 FOUND = ("R@1", "R@5", "R@10", "MedR")
 JUDGED = ("S@1", "S@5", "S@10", "RP")

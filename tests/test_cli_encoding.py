@@ -50,7 +50,7 @@ def test_encode_takes_a_side_of_a_collection_and_a_saved_model(workdir):
 def test_rerank_is_the_cascade_of_python_and_writes_a_submission(workdir):
     pytest.importorskip("rapidfuzz")
     from limner.match import cascade
-    from limner.systems.levenshtein import Levenshtein
+    from limner.papers.file_name_systems import Levenshtein
 
     world = limner.load("scenes", images=60).test
     proposer = limner.train(limner.load("scenes", images=60), "colours").scores(world)

@@ -11,7 +11,7 @@ import pytest
 import limner
 from limner import LimnerError, systems
 from limner.core import model_store
-from limner.systems.trained_on import TrainedOn
+from limner.systems.hold_out import TrainedOn
 
 CONTENT = {"name": "m", "deep": {"list": [1, np.arange(3)], "flag": True}, "nothing": None}
 SMALL = {

@@ -14,7 +14,6 @@ from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.systems.classic.descriptors import DESCRIPTORS, STEP, lab, pixels, sift, texture
-from limner.systems.classic.histograms import GRID, WordHistograms
 from limner.systems.classic.kernels import (
     Features,
     FittedFeatures,
@@ -24,7 +23,7 @@ from limner.systems.classic.kernels import (
     intersections,
     pyramid_weights,
 )
-from limner.systems.classic.visualwords import VisualWords, k_means, nearest_words
+from limner.systems.classic.visualwords import GRID, VisualWords, WordHistograms, k_means, nearest_words
 
 RNG = np.random.default_rng(0)
 SIZES = {"colour": 6, "texture": 5, "sift": 7}

@@ -17,13 +17,13 @@ from limner.core.judgements import Judgements
 from limner.match.fusion import borda
 from limner.scores import Scores
 from limner.systems.classic import kernel_model, training
-from limner.systems.classic.histograms import WordHistograms
 from limner.systems.classic.kcca import centred
+from limner.systems.classic.kernel_model import documents_of
 from limner.systems.classic.kernels import Features, Pyramid
 from limner.systems.classic.models import KccaModel, TwoWayScores
-from limner.systems.classic.pairs import documents_of
 from limner.systems.classic.selection import Dev
 from limner.systems.classic.strings import StringKernel
+from limner.systems.classic.visualwords import WordHistograms
 
 SMALL = {"side": 64, "points": 40}
 FEW = {"kappas": (0.1, 1.0), "text_kappas": (1.0, 4.0), "powers": (1.0, 2.0), "dimensions": (10, 40)}

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import limner
-from limner.systems.interruptible import interruptible
+from limner.systems.canonical import interruptible
 
 ROOT = Path(__file__).parents[2]
 LONG = 300  # seconds that the work would take; the test waits a tenth of it
@@ -91,7 +91,7 @@ command.main()
 BUSY = """
 import limner.__main__ as command, numpy as np
 from limner import cli
-from limner.systems.interruptible import interruptible
+from limner.systems.canonical import interruptible
 
 def app(prog_name):
     "A decomposition that takes minutes: its threads hold up the end of the process."

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limner.cluster.row_spans import RowSpans
+from limner.cluster.task_queue import RowSpans
 from limner.scores.parallel_blocks import merged
 
 

@@ -47,7 +47,7 @@ def test_memory_settings_are_made_before_torch_and_leave_those_of_a_person(setti
 
 
 def test_idle_threads_of_torch_sleep_unless_a_person_says_otherwise(monkeypatch):
-    from limner.encoders.memory import before_torch
+    from limner.encoders import before_torch
 
     for setting, expected in ((None, "PASSIVE"), ("ACTIVE", "ACTIVE")):
         monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)

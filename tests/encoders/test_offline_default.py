@@ -97,7 +97,7 @@ def test_the_network_is_that_of_its_library():
     library = pytest.importorskip("efficientnet_lite_pytorch")
     import onnxruntime
 
-    from limner.encoders.efficientnet_onnx import LiteWeights, onnx_network
+    from limner.encoders.offline_model import LiteWeights, onnx_network
 
     file = offline_model.OfflineModel(threads=1).files[0]
     theirs = library.EfficientNet.from_name("efficientnet-lite0")

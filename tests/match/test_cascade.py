@@ -10,8 +10,8 @@ from limner.core.errors import LimnerError
 from limner.core.ranking import Ranking
 from limner.datasets.runs import read_run
 from limner.match import cascade
+from limner.papers.file_name_systems import Levenshtein
 from limner.scores import Scores
-from limner.systems.levenshtein import Levenshtein
 
 
 class Coarse:

@@ -15,8 +15,7 @@ from limner.core.errors import LimnerError
 from limner.language.wordnet import WordNet
 from limner.language.words import Reader
 from limner.papers.lexical_kernel import FittedLexicalKernel, LexicalKernel
-from limner.papers.word_alignment import Alignment, translations
-from limner.papers.word_similarity import Distributional, Lin, Maximum, Mean, WordTable
+from limner.papers.word_similarity import Alignment, Distributional, Lin, Maximum, Mean, WordTable, translations
 from limner.systems.classic.strings import StringKernel
 
 WORDS = ("dog", "cat", "ball", "red", "grass", "jump", "beach")

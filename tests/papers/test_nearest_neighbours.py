@@ -11,7 +11,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.papers import nearest_neighbours as nearest
 from limner.papers.nearest_neighbours import NearestModel
-from limner.systems.classic.pairs import documents_of
+from limner.systems.classic.kernel_model import documents_of
 from limner.systems.classic.strings import OverlapF1
 
 SMALL = {"side": 64, "points": 40}

@@ -16,8 +16,7 @@ from limner.papers import nearest_neighbours as nearest
 from limner.papers.lexical_kernel import LexicalKernel
 from limner.papers.tagrank import TagRank
 from limner.papers.thirty_systems import SYSTEMS, system
-from limner.papers.word_alignment import Alignment
-from limner.papers.word_similarity import Distributional, Lin, Maximum, Mean
+from limner.papers.word_similarity import Alignment, Distributional, Lin, Maximum, Mean
 from limner.systems.classic import training
 from limner.systems.classic.kernels import Pyramid
 from limner.systems.classic.strings import OverlapF1, StringKernel

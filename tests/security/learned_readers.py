@@ -139,7 +139,7 @@ def _words(folder: Path) -> None:
 
 
 def _read_words(folder: Path) -> Any:
-    from limner.systems.classic.pairs import read_features
+    from limner.systems.classic.kernel_model import read_features
 
     return read_features(folder / "h.safetensors")
 

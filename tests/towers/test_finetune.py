@@ -25,7 +25,7 @@ from limner.core.errors import LimnerError  # noqa: E402
 from limner.encoders import encoder  # noqa: E402
 from limner.encoders.torch_encoders import JointEncoder  # noqa: E402
 from limner.systems import LOSSES, load  # noqa: E402
-from limner.systems.towers.tuned import MODES  # noqa: E402
+from limner.systems.towers.finetuned_model import MODES  # noqa: E402
 
 torch.set_num_threads(1)
 needs_peft = pytest.mark.skipif(importlib.util.find_spec("peft") is None, reason="mode='lora' needs peft")
@@ -200,7 +200,7 @@ def test_attention_of_torch_itself_and_batch_statistics_stay_as_they_are(world):
 
 def test_images_beyond_the_memory_are_decoded_again_with_the_same_result(monkeypatch, world, shared):
     first = tuned(world, shared, mode="head")
-    monkeypatch.setattr("limner.systems.towers.tuning_inputs.PixelRows.__init__.__kwdefaults__", {"memory": 0})
+    monkeypatch.setattr("limner.systems.towers.finetune.PixelRows.__init__.__kwdefaults__", {"memory": 0})
     second = tuned(world, shared, mode="head")
     for key, tensor in first.module.state_dict().items():
         assert torch.equal(tensor, second.module.state_dict()[key])

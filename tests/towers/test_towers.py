@@ -18,13 +18,22 @@ torch = pytest.importorskip("torch", reason="training needs torch")
 torch.set_num_threads(1)
 
 from limner.systems import LOSSES  # noqa: E402
-from limner.systems.towers import branches, data, randomness  # noqa: E402
-from limner.systems.towers.data import Batches, TrainingPairs  # noqa: E402
-from limner.systems.towers.distributed import Group  # noqa: E402
-from limner.systems.towers.encoding import texts_seen  # noqa: E402
+from limner.systems.towers import branches, data  # noqa: E402
+from limner.systems.towers.data import Batches, TrainingPairs, texts_seen  # noqa: E402
+from limner.systems.towers.distributed import (  # noqa: E402
+    Group,
+    seeded,
+)
 from limner.systems.towers.models import best_pairs  # noqa: E402
-from limner.systems.towers.settings import Training  # noqa: E402
-from limner.systems.towers.shape import VARIANTS, Inputs, Margin, Several, Shape, Uncertain  # noqa: E402
+from limner.systems.towers.settings import (  # noqa: E402
+    VARIANTS,
+    Inputs,
+    Margin,
+    Several,
+    Shape,
+    Training,
+    Uncertain,
+)
 from limner.systems.towers.vocabulary import Vocabulary  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -232,7 +241,7 @@ def test_an_lstm_learns_is_saved_and_fixes_what_is_trained_further(toy_world, tm
 def test_texts_in_a_batch_are_read_as_if_alone(pooling, cell):
     words = Vocabulary(("a", "dog", "runs", "fast", "today"))
     texts = words.tokens(["a dog runs", "dog", "", "a dog runs fast today", "fast zebra"])
-    with randomness.seeded(0):
+    with seeded(0):
         side = branches.Words(len(words), word_dim=4, hidden_dim=6, embedding_dim=3, pooling=pooling, cell=cell)
 
     class Alone:

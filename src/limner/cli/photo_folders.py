@@ -161,7 +161,7 @@ def open_photo_folder(
 def _with_features(model: Any, features: str | None) -> Any:
     if features is None:
         return model
-    from limner.systems.model_features import with_features
+    from limner.systems.system_spec import with_features
 
     return with_features(model, as_features(features))
 

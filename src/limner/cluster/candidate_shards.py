@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from limner.cluster.row_spans import blocks, one_core, remote
-from limner.cluster.task_queue import SpanTasks, task
+from limner.cluster.task_queue import SpanTasks, blocks, one_core, remote, task
 from limner.cluster.transfer import Mapped, Packed, Post, opened, products
 from limner.core.arrays import Array, Float32, IntArray
 from limner.scores.parallel_blocks import TILE_COLUMNS, TILE_ROWS, Divisible
@@ -36,7 +35,7 @@ class CandidateShards:
     post: Post
     queries: Array
     shards: list[tuple[int, object]]
-    divided: Any
+    divided: object
     join: Callable[[Sequence[object]], Any]
     width: int
     anywhere: bool
@@ -55,7 +54,7 @@ class CandidateShards:
         divided = consume.divided(lambda rows, columns: _score_pairs(queries, shards, width, rows, columns))
         if divided is None:
             return None
-        return cls(post, queries, shards, ray.put(post.pack(divided)), cast(Any, divided).join, width, anywhere)
+        return cls(post, queries, shards, ray.put(post.pack(divided)), divided.join, width, anywhere)  # type: ignore[attr-defined]
 
     def tasks(self, span: tuple[int, int]) -> SpanTasks:
         """The tasks that compute all pieces of a span of rows.
@@ -129,9 +128,9 @@ def _joined(packed: Packed, *parts: list[object]) -> list[object]:
     return [divided.join(pieces) for pieces in zip(*parts, strict=True)]
 
 
-def _fetched(argument: Any) -> Array:
+def _fetched(argument: object) -> Array:
     """The array behind a task argument, which may be in a list."""
     import ray
 
-    array = argument[0] if isinstance(argument, list) else argument
+    array: Any = argument[0] if isinstance(argument, list) else argument
     return opened(ray.get(array) if isinstance(array, ray.ObjectRef) else array)

@@ -3,6 +3,8 @@
 Ray's own strategies give each node the same number of waiting tasks, whatever its number of cores, and do not move
 them again: of four cores on three nodes, one then does half of a pass. So tasks are bound to a node here, and only a
 few at a time. If the node is lost, Ray runs them elsewhere.
+
+The unit of work is a span of whole blocks that starts at a multiple of its size.
 """
 
 from __future__ import annotations
@@ -10,8 +12,13 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
+
+from limner.scores import Scores
+from limner.scores.parallel_blocks import TILE_ROWS, Block
 
 Task = Callable[[dict[str, object]], object]
 """Starts a task with these Ray options; returns the reference to its result."""
@@ -190,3 +197,73 @@ def cores_of_nodes() -> dict[str | None, int]:
 
     cores = {node["NodeID"]: int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]}
     return {node: DEPTH * count for node, count in cores.items() if count > 0}
+
+
+MOST_SCORES = 1 << 29
+"""Maximum scores per task: about ten seconds of work for one core, which is lost if a worker dies."""
+RETRIES = 10
+"""Retries of a task whose worker died."""
+
+
+@dataclass(frozen=True)
+class RowSpans:
+    """Rows split into spans of 2**level blocks, which start at multiples of their size."""
+
+    rows: int
+    level: int
+    step: int = TILE_ROWS
+
+    @classmethod
+    def of(cls, rows: int, width: int, workers: int, *, step: int = TILE_ROWS) -> RowSpans:
+        """RowSpans that are large enough to be worth a task and small enough to balance the load.
+
+        >>> RowSpans.of(100_000, 100_000, 16).size
+        1024
+        """
+        level, blocks = 0, -(-rows // step)
+        while blocks >> (level + 1) >= 4 * workers and (step << (level + 1)) * width <= MOST_SCORES:
+            level += 1
+        return cls(rows, level, step)
+
+    @property
+    def size(self) -> int:
+        """Number of rows in a full span."""
+        return self.step << self.level
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return ((low, min(low + self.size, self.rows)) for low in range(0, self.rows, self.size))
+
+    def level_of(self, start: int) -> int:
+        """The level of the span that starts here; an incomplete last span is merged after all others."""
+        return self.level if start + self.size <= self.rows else -1
+
+
+@cache
+def remote(function: Callable[..., object]) -> Any:
+    """A function as a Ray task on one core, which is tried again if its worker dies; Ray publishes no types."""
+    import ray
+
+    return ray.remote(num_cpus=1, max_retries=RETRIES)(function)
+
+
+def blocks(scores: Scores, start: int, stop: int) -> Iterator[tuple[int, Block]]:
+    """(first row, block) of every block of a span; the blocks share one buffer."""
+    memory, step = scores.memory(), scores.block_rows
+    with one_core():
+        for low in range(start, stop, step):
+            yield low, scores.block(low, min(low + step, stop), memory)
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Limits the linear algebra library to one thread, since a task has one core."""
+    with _libraries().limit(limits=1, user_api="blas"):
+        yield
+
+
+@cache
+def _libraries() -> Any:
+    """The matrix libraries of this process; looking for them takes longer than a small task."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

@@ -73,7 +73,7 @@ class Post:
             return None
         if not Path(array.filename).resolve().is_relative_to(self.shared.resolve()):
             return None
-        file: Any = array
+        file = array
         while isinstance(file.base, np.memmap):
             file = file.base
         offset = file.offset + array.ctypes.data - file.ctypes.data
@@ -86,8 +86,13 @@ class Post:
         post, arrays, buffer = self, list[object](), io.BytesIO()
 
         class Packer(CloudPickler):  # type: ignore[misc]  # Ray publishes no types for it
-            def persistent_id(self, part: Any) -> int | None:
-                if type(part) not in (np.ndarray, np.memmap) or part.nbytes < LARGE or part.dtype.hasobject:
+            def persistent_id(self, part: object) -> int | None:
+                if (
+                    not isinstance(part, np.ndarray)
+                    or type(part) not in (np.ndarray, np.memmap)
+                    or part.nbytes < LARGE
+                    or part.dtype.hasobject
+                ):
                     return None
                 arrays.append(post.rows(part, 0, len(part)))
                 return len(arrays) - 1

@@ -31,6 +31,10 @@ _TENSOR, _CONTENT, _MODULE = "tensor", "content", "weights."
 _REPAIR = "put back a good copy, or save the model again"
 
 
+Content = Mapping[str, Any]
+"""Values of a JSON object by name, with arrays in it; who reads a value checks it."""
+
+
 @dataclass(frozen=True, eq=False)
 class SavedModel:
     """The contents of a model folder.
@@ -44,7 +48,7 @@ class SavedModel:
 
     folder: Path
     kind: str
-    content: Mapping[str, Any]
+    content: Content
     weights: Arrays
 
     def refuse_larger(self, *sizes: Mapping[str, object]) -> None:

@@ -6,13 +6,28 @@ with a joint embedding space for images and texts, such as CLIP or a trained sys
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError
 from limner.core.registry import Registry
 from limner.encoders.contract import Encoder, SetEncoder, TwoSided, encoded
-from limner.encoders.memory import before_torch
+
+KEEP_MS = 1000
+"""Milliseconds for which the process keeps freed memory."""
+
+
+def before_torch() -> None:
+    """Makes mimalloc, which torch uses on some CPUs, keep freed memory for a moment; idle threads of torch sleep.
+
+    Otherwise they spin for a while after every operation, and take the cores from the threads that decode images: with
+    a small model on two cores, encoding took 2.5 times the CPU time. Both are read from the environment when torch is
+    loaded; a value set by the user is kept.
+    """
+    os.environ.setdefault("MIMALLOC_PURGE_DELAY", str(KEEP_MS))
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 
 before_torch()
 
@@ -38,13 +53,13 @@ ENCODERS: Registry[object] = Registry(
         "offline": "limner.encoders.offline_model:OfflineModel",
         "onnx-clip": "limner.encoders.onnx_models:OnnxClip",
         "onnx-sentences": "limner.encoders.onnx_models:OnnxSentences",
-        "open-clip": "limner.encoders.openclip:OpenClipEncoder",
+        "open-clip": "limner.encoders.clip:OpenClipEncoder",
         "sentence-transformers": "limner.encoders.text_transformers:SentenceEncoder",
         "sentence-transformers-multimodal": "limner.encoders.multimodal:MultimodalEncoder",
         "siglip": "limner.encoders.clip:ClipEncoder",
         "timm": "limner.encoders.images:TimmEncoder",
         "transformers": "limner.encoders.text_transformers:TextBackbone",
-        "use-multilingual": "limner.encoders.universal:UniversalSentenceEncoder",
+        "use-multilingual": "limner.encoders.averages:UniversalSentenceEncoder",
         "word-vectors": "limner.encoders.averages:WordVectors",
     },
 )

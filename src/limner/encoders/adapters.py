@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from limner.core.errors import LimnerError, shown
 from limner.core.extras import missing
+from limner.core.model_store import Content
 
 Read = Callable[[str], object]
 """Reads a JSON file of the model, by its path."""
@@ -74,7 +74,7 @@ def adapter_of(paths: Collection[str], read: Read, *, model: str) -> Adapter:
     return _of_transformers(kind, config, model)
 
 
-def _of_transformers(kind: str, config: Mapping[str, Any], model: str) -> Adapter:
+def _of_transformers(kind: str, config: Content, model: str) -> Adapter:
     """The adapter for a model of transformers that has not one tower for each side."""
     classes = [str(each) for each in config.get("architectures") or ()]
     if any(each in _ITM for each in classes):
@@ -119,7 +119,7 @@ def _reads_images(files: Collection[str], read: Read) -> bool:
     return isinstance(ways, Mapping) and "image" in ways
 
 
-def _of_networks(files: Collection[str], read: Read, config: Mapping[str, Any], model: str) -> Adapter:
+def _of_networks(files: Collection[str], read: Read, config: Content, model: str) -> Adapter:
     """The adapter for an ONNX export, which may be all there is, or all that runs without torch."""
     from limner.encoders.model_files import FULL, onnx_networks, variants
 
@@ -140,12 +140,12 @@ def _of_networks(files: Collection[str], read: Read, config: Mapping[str, Any], 
     raise _ask(model, "an ONNX export of a model of texts that does not say how its states are pooled", candidates)
 
 
-def _labels(config: Mapping[str, Any]) -> int:
+def _labels(config: Content) -> int:
     names = config.get("id2label")
     return len(names) if isinstance(names, Mapping) else int(config.get("num_labels") or 2)
 
 
-def _json(read: Read, path: str) -> dict[str, Any]:
+def _json(read: Read, path: str) -> Content:
     content = read(path)
     return content if isinstance(content, dict) else {}
 
@@ -157,7 +157,7 @@ def _ask(model: str, description: str, candidates: list[str]) -> LimnerError:
     return LimnerError(f"{model} is {description}: name the adapter: {' or '.join(map(repr, candidates))}")
 
 
-def _adapter_message(config: Mapping[str, Any], model: str) -> str:
+def _adapter_message(config: Content, model: str) -> str:
     base = config.get("base_model_name_or_path") or "another model"
     merged = f"; the merged model may be on the hub as {model}-hf" if "col" in model.lower() else ""
     return (

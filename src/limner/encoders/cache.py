@@ -25,7 +25,7 @@ from limner.core.collection import Items
 from limner.core.cut_texts import collected, count
 from limner.core.errors import LimnerError
 from limner.core.files import replacing, write_text
-from limner.core.images import open_image
+from limner.core.images import Value, open_image
 from limner.core.paths import damage_told, folder_for, read_bytes
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.encoders.batching import paced
@@ -37,7 +37,7 @@ ABOUT = "about.json"
 _CHECKSUM, _LAYOUT = "blake2b", 2  # parts of another layout are in another folder
 
 
-def content_key(value: Any, *, kind: str, name: str = "image") -> bytes:
+def content_key(value: Value, *, kind: str, name: str = "image") -> bytes:
     """A hash of an item's content: the text, the bytes of the file, or the drawn pixels.
 
     Args:
@@ -121,7 +121,7 @@ class RowStore:
                 raise ValueError("its contents do not match its checksum")
             return keys.view(np.uint64).reshape(-1, 2), rows
 
-    def get(self, keys: Keys) -> tuple[npt.NDArray[np.bool_], Any]:
+    def get(self, keys: Keys) -> tuple[npt.NDArray[np.bool_], Array]:
         """Which keys are known, and a row for each key (undefined for unknown ones)."""
         self._sort()
         rows = np.zeros((len(keys), self.width), dtype=self.dtype)

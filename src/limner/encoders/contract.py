@@ -21,7 +21,7 @@ from limner.core.images import NoImage
 from limner.core.progress import Progress, ProgressLike, as_progress, progress_for
 from limner.datasets import DATASETS, dataset
 from limner.datasets.class_images import PROMPTS
-from limner.encoders.lengths import count_for_library
+from limner.encoders.batching import count_for_library
 from limner.scores import Scores, VectorSets
 
 _IMAGES = 64  # images passed to a plain function at once
@@ -63,6 +63,10 @@ class SetEncoder(Protocol):
     def encode_sets(self, items: Items, /) -> object:
         """All vectors of images or texts: `VectorSets`, {id: vectors}, or one array of vectors per item."""
         ...
+
+
+Encodes = Encoder | TwoSided | Callable[[list[Any]], object]
+"""What `encoded` takes: an encoder, a system with two sides, or a function of a list of texts or of images."""
 
 
 def gives_sets(system: object) -> bool:
@@ -123,9 +127,7 @@ def digest(*parts: str | Array) -> str:
     return hasher.hexdigest()
 
 
-def encoded(
-    system: Encoder | TwoSided | Callable[[list[Any]], object], items: object, *, progress: ProgressLike = None
-) -> Embeddings:
+def encoded(system: Encodes, items: object, *, progress: ProgressLike = None) -> Embeddings:
     """Encodes items.
 
     Args:
@@ -150,7 +152,7 @@ def encoded(
     return _rows(vectors, checked_items)
 
 
-def _mean_of_prompts(system: Any, items: Items, progress: Progress) -> Embeddings:
+def _mean_of_prompts(system: Encodes, items: Items, progress: Progress) -> Embeddings:
     """Encodes classes with several prompts each: the mean of the unit vectors of its prompts."""
     prompts = [tuple(map(str, each)) or (text,) for each, text in zip(items.field(PROMPTS), items.values, strict=True)]
     distinct = list(dict.fromkeys(prompt for each in prompts for prompt in each))
@@ -219,9 +221,9 @@ def scores_of_model(
         features: Image vectors, or their file, for a model that was trained on features.
         progress: Passed on if the model accepts it.
     """
-    if callable(getattr(model, "scores", None)):
+    if callable(score := getattr(model, "scores", None)):
         options = {} if features is None else {"features": features}
-        scores: Scores = model.scores(collection, **progress_for(model.scores, progress), **options)
+        scores: Scores = score(collection, **progress_for(score, progress), **options)
         return scores
     refuse_blank(collection.texts, data_set=collection.name.partition("/")[0])
     if gives_sets(model):

@@ -14,7 +14,7 @@ if missing("torch"):
 
 import torch
 
-from limner.encoders.lengths import count_texts
+from limner.encoders.batching import count_texts
 from limner.encoders.offline import folder_of, pretrained, trained
 
 _LONGEST = 512  # tokens of a text that are read

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -185,7 +185,7 @@ def _cells(side: int) -> npt.NDArray[np.intp]:
 @cache
 def _colour_table() -> npt.NDArray[np.intp]:
     """The number of the colour for every combination of red, green and blue steps."""
-    steps: Any = (np.indices((_LEVELS,) * 3).reshape(3, -1) + 0.5) / _LEVELS
+    steps: FloatArray = (np.indices((_LEVELS,) * 3).reshape(3, -1) + 0.5) / _LEVELS
     red, green, blue = steps
     value, spread = steps.max(axis=0), steps.max(axis=0) - steps.min(axis=0)
     safe = np.where(spread == 0, 1, spread)

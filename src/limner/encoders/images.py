@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.extras import missing, missing_extra, needed
+from limner.core.model_store import Content
 
 if missing("torch"):
     raise missing_extra("torch", what="an encoder of images")
@@ -131,7 +132,7 @@ class TimmEncoder(TorchEncoder):
         library = needed("timm", what="the encoder 'timm'")
         model = str(model)
         self.folder: Path | None = None
-        self.config: dict[str, Any] = {}
+        self.config: Content = {}
         if weights is None and (Path(model).is_dir() or "/" in model):
             self.folder = folder_of(model, purpose="the encoder 'timm'", layout=TIMM)
             model, self.config = _architecture(self.folder)
@@ -181,7 +182,7 @@ class TimmEncoder(TorchEncoder):
 _FILES = ("model.safetensors", "pytorch_model.bin")
 
 
-def _architecture(folder: Path) -> tuple[str, dict[str, Any]]:
+def _architecture(folder: Path) -> tuple[str, Content]:
     """The architecture of timm in a folder, and its config."""
     config = read_json(folder / "config.json", what="config of a timm model")
     with damage_told(folder / "config.json", what="config of a timm model"):

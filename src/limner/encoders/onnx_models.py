@@ -16,8 +16,7 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.core.extras import needed, require
 from limner.core.paths import damage_told, read_json
 from limner.core.progress import ProgressLike, as_progress
-from limner.encoders.batching import at_least_one, by_length, padded
-from limner.encoders.lengths import uncut_length
+from limner.encoders.batching import at_least_one, by_length, padded, uncut_length
 from limner.encoders.model_files import ONNX, onnx_networks
 from limner.encoders.offline import fingerprint_of, folder_of, package_file
 from limner.encoders.preprocessing import Preprocessing

@@ -27,6 +27,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.files import write_text
 from limner.core.hub import commit_of
+from limner.core.model_store import Content
 from limner.core.paths import folder_for, read_json
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.version import VERSION
@@ -51,7 +52,7 @@ class DeferredEncoder:
         record: What an earlier run stored: `fingerprint`, `identity`, `dim`, `kinds` and `notes`.
     """
 
-    def __init__(self, name: str, options: Mapping[str, object], record: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, options: Mapping[str, object], record: Content) -> None:
         self.name, self.options = name, dict(options)
         self.fingerprint, self.identity = str(record["fingerprint"]), str(record["identity"])
         self.dim, self.kinds = int(record["dim"]), tuple(map(str, record["kinds"]))
@@ -121,7 +122,7 @@ def _torch() -> str:
         return ""
 
 
-def _read_record(file: Path) -> dict[str, Any] | None:
+def _read_record(file: Path) -> Content | None:
     """What was stored; None if there is nothing, or if a file of the model has changed."""
     if not file.is_file():
         return None

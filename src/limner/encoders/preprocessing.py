@@ -11,6 +11,7 @@ import numpy as np
 
 from limner.core.arrays import Array, Float32
 from limner.core.errors import LimnerError
+from limner.core.model_store import Content
 from limner.core.paths import damage_told, read_json
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Preprocessing:
             return cls._from(config.get("image_processor", config))
 
     @classmethod
-    def _from(cls, config: Mapping[str, Any]) -> Preprocessing:
+    def _from(cls, config: Content) -> Preprocessing:
         scaled, normal = config.get("do_rescale", True), config.get("do_normalize", True)
         mean, std = (tuple(map(float, config[name])) for name in ("image_mean", "image_std"))
         if len(mean) != 3 or len(std) != 3:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.extras import missing, missing_extra, needed
+from limner.encoders.batching import Tokenizer
 
 if missing("torch"):
     raise missing_extra("torch", what="this text encoder")
@@ -15,7 +16,7 @@ if missing("torch"):
 import torch
 from torch import Tensor
 
-from limner.encoders.lengths import cut_tokens
+from limner.encoders.batching import cut_tokens
 from limner.encoders.offline import fingerprint_of, folder_of, package_file, pretrained, trained
 from limner.encoders.torch_encoders import Running, TorchEncoder, mean_pooled
 
@@ -67,7 +68,7 @@ class TextBackbone(TorchEncoder):
         return states[:, 0] if self.pooling == "first" else mean_pooled(states, filled)
 
 
-def max_tokens_of(tokenizer: Any, config: object) -> int:
+def max_tokens_of(tokenizer: Tokenizer, config: object) -> int:
     """The token limit of a model: that of its tokenizer or of its position embeddings, whichever is lower."""
     places = int(getattr(config, "max_position_embeddings", 512) or 512)
     if getattr(config, "model_type", "") in ("roberta", "xlm-roberta", "camembert", "mpnet", "altclip_text_model"):

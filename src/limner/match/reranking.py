@@ -40,7 +40,7 @@ SCORERS: Registry[object] = Registry(
         "blip-itm": "limner.systems.towers.image_pairs:ItmScorer",
         "cross-encoder": "limner.systems.towers.pairs:CrossEncoderScorer",
         "image-cross-encoder": "limner.systems.towers.image_pairs:ImageCrossEncoder",
-        "levenshtein": "limner.systems.levenshtein:Levenshtein",
+        "levenshtein": "limner.papers.file_name_systems:Levenshtein",
     },
 )
 """Pair scorers by name: classes or functions that are called with the options, or scorer objects."""

@@ -1,11 +1,19 @@
-"""The systems of `limner.systems.towers` that read file names, without loading torch."""
+"""Matching by file names (Messina et al. 2022): MCProp and CRank, without loading torch, and a string similarity."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.arrays import Array
+from limner.core.extras import needed
 from limner.core.progress import ProgressLike
 from limner.core.registry import takes
+from limner.scores import Scores
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -57,3 +65,38 @@ def crank(
     from limner.papers.file_name_models.crank import train
 
     return train(collection, dev=dev, progress=progress, **options)
+
+
+class Levenshtein:
+    """Levenshtein similarity: 1 - (insertions + deletions + substitutions) / length of the longer text.
+
+    Both texts are lower-cased (Levenshtein 1966; the baseline of Messina et al. 2022).
+
+    >>> Levenshtein().score_pairs(["Red dog", "abc"], ["red dogs", "xyz"]).tolist()
+    [0.875, 0.0]
+    """
+
+    fingerprint = "levenshtein 1"
+
+    def score_pairs(self, queries: Sequence[str], candidates: Sequence[str]) -> npt.NDArray[np.float64]:
+        """One number from 0 to 1 for each pair."""
+        alike = _library().distance.Levenshtein.normalized_similarity
+        pairs = zip(queries, candidates, strict=True)
+        return np.array([alike(q.lower(), c.lower()) for q, c in pairs], dtype=np.float64)
+
+    def scores(self, texts: object, candidates: object, /, **ids: Iterable[object]) -> Scores:
+        """Scores of all pairs of two lists of texts or items; `queries` and `candidates` are ids for plain texts."""
+        return Scores.from_kernel(_block, texts, candidates, **ids)
+
+
+def _block(queries: Sequence[str], candidates: Sequence[str]) -> Array:
+    library = _library()
+    small = [[text.lower() for text in side] for side in (queries, candidates)]
+    alike = library.distance.Levenshtein.normalized_similarity
+    return np.asarray(library.process.cdist(*small, scorer=alike, dtype=np.float64))
+
+
+def _library() -> ModuleType:
+    for part in ("distance", "process"):
+        needed(f"rapidfuzz.{part}", what="Levenshtein similarity")
+    return needed("rapidfuzz", what="Levenshtein similarity")

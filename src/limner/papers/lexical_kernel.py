@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from limner.core.arrays import FloatArray
+from limner.core.arrays import Array, FloatArray
 from limner.core.errors import LimnerError
+from limner.core.model_store import Content
 from limner.core.options import checked
 from limner.core.progress import ProgressLike, as_progress
 from limner.papers.word_similarity import Similarity, WordTable
@@ -83,7 +82,7 @@ class FittedLexicalKernel:
             loops.lexical_selves(side, self.table.values, self.strings.length, longest, self_value)
         return normalised(mirrored(out) if b is None else out, selves[0], selves[-1])
 
-    def _prepared(self, side: Sentences, n_words: int) -> tuple[Any, ...]:
+    def _prepared(self, side: Sentences, n_words: int) -> tuple[Array, ...]:
         """Sentences as word ids for the loops: words of the table by row, all others after them."""
         rows = np.arange(n_words) + len(self.table.words)
         numbers = self.vocabulary.number
@@ -113,7 +112,7 @@ class FittedLexicalKernel:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedLexicalKernel:
+    def from_state(cls, state: Content, *, trust: bool = False) -> FittedLexicalKernel:
         """Restores a kernel from its state."""
         vocabulary = DocumentVocabulary.from_state(state["vocabulary"], trust=trust)
         values = np.ascontiguousarray(state["table"]["values"], dtype=np.float32)

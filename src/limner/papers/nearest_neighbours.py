@@ -17,11 +17,10 @@ from limner.core.arrays import Array
 from limner.core.collection import Collection
 from limner.core.progress import ProgressLike, Stages
 from limner.scores import Scores
-from limner.systems.classic.kernel_model import KernelModel
-from limner.systems.classic.kernels import Kernel
-from limner.systems.classic.models import TwoWayScores
-from limner.systems.classic.pairs import (
+from limner.systems.classic.kernel_model import (
     FeatureSource,
+    KernelModel,
+    Sampling,
     documents_of,
     features_file,
     fit_images,
@@ -30,8 +29,10 @@ from limner.systems.classic.pairs import (
     refuse_few,
     text_kernel,
 )
+from limner.systems.classic.kernels import Kernel
+from limner.systems.classic.models import TwoWayScores
 from limner.systems.classic.visualwords import IMAGES as WORD_IMAGES
-from limner.systems.trained_on import TrainedOn
+from limner.systems.hold_out import TrainedOn
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,13 +103,13 @@ def train(
     """
     refuse_few(collection)
     documents = documents_of(collection)
-    options = {"side": side, "points": points, "seed": seed, "workers": workers}
-    kernel = image_kernel(images, options, features=features is not None)
+    sampling: Sampling = {"side": side, "points": points, "seed": seed, "workers": workers}
+    kernel = image_kernel(images, features=features is not None, **sampling)
     words = text_kernel(texts, weights, usual="idf").fit(documents)
     n_images = 0 if features is not None else len(collection.images)
     stages = Stages(progress, words=min(2 * WORD_IMAGES, n_images), images=n_images)
-    kernel = fit_images(kernel, collection, features, progress=stages["words"])
-    image_inputs = image_features(kernel, collection.images, features, progress=stages["images"])
+    compared = fit_images(kernel, collection, features, progress=stages["words"])
+    image_inputs = image_features(compared, collection.images, features, progress=stages["images"])
     record = TrainedOn.of(collection)
     file = features_file(features)
-    return NearestModel(name, kernel, words, image_inputs, documents, trained_on=record, features_file=file)
+    return NearestModel(name, compared, words, image_inputs, documents, trained_on=record, features_file=file)

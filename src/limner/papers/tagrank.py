@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from limner.core.arrays import Array, FloatArray
 from limner.core.errors import LimnerError
+from limner.core.model_store import Content
 from limner.core.options import checked
 from limner.core.progress import ProgressLike, as_progress
 from limner.language.words import Reader
@@ -121,7 +121,7 @@ class FittedTagRank:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedTagRank:
+    def from_state(cls, state: Content, *, trust: bool = False) -> FittedTagRank:
         """Restores a kernel from its state."""
         vocabulary = DocumentVocabulary.from_state(state["vocabulary"], trust=trust)
         kernel = TagRank(**checked(TagRank, state["options"], what="tag rank kernel"), reader=vocabulary.reader)

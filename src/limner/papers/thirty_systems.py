@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import ProgressLike
 from limner.language.words import Reader
-from limner.systems.classic.pairs import FeatureSource
+from limner.systems.classic.kernel_model import FeatureSource
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -69,8 +69,7 @@ class Text:
 
     def _similarity(self, corpus: Corpus) -> Similarity:
         """The mean of the distributional kernels, or the maximum of this mean and the alignment kernel."""
-        from limner.papers.word_alignment import Alignment
-        from limner.papers.word_similarity import Distributional, Lin, Maximum, Mean
+        from limner.papers.word_similarity import Alignment, Distributional, Lin, Maximum, Mean
 
         if "corpus" in self.similarities and corpus is None:
             raise LimnerError(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from limner.core.cut_texts import warned_once
 from limner.core.errors import LimnerError, Untrusted
@@ -36,6 +36,14 @@ class Model(Protocol):
 
     def scores(self, collection: Collection, /, **options: object) -> Scores:
         """Similarity of every image and every text of a collection."""
+        ...
+
+
+class Loadable(Protocol):
+    """A class of saved models."""
+
+    def load(self, path: Path, /, *, trust: bool) -> Model:
+        """Reads the model in a folder."""
         ...
 
 
@@ -72,7 +80,7 @@ LOSSES: Registry[Callable[..., Any]] = Registry(
 )
 """Losses of towers, by name: see `limner.systems.towers.losses`."""
 
-KINDS: Registry[Any] = Registry(
+KINDS: Registry[Loadable] = Registry(
     "kind of model",
     {
         "aligned": "limner.systems.aligned:AlignedModel",
@@ -140,7 +148,7 @@ def load(path: str | Path, *, trust: bool = False) -> Model:
     reader = KINDS.find(kind)
     try:
         with damage_told(place, what="saved model", mend="save it again"):
-            return cast("Model", reader.load(place, trust=trust))
+            return reader.load(place, trust=trust)
     except Untrusted:
         raise
     except LimnerError as error:

@@ -26,7 +26,7 @@ from limner.encoders.opening import EncodedVectors, Source, VectorSource, load_s
 from limner.encoders.words import BagOfWords
 from limner.scores import Scores
 from limner.systems.canonical import Side, canonical_maps, pair_weights, refuse_settings
-from limner.systems.trained_on import TrainedOn, saved_record
+from limner.systems.hold_out import TrainedOn, saved_record
 
 if TYPE_CHECKING:
     from limner.core.arrays import Array
@@ -55,7 +55,7 @@ class AlignedModel:
     texts: Source | BagOfWords
     image_map: Side
     text_map: Side
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
     trained_on: TrainedOn | None = None
 
     @cached_property

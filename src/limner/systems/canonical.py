@@ -7,14 +7,17 @@ directions weighted by their correlation: Gong et al. 2014):
     image a -> (a - mean) L_a^-T U S,   text b -> (b - mean) L_b^-T V S
 
 The solution takes no iterations and no random numbers: the same pairs always give the same maps, and the sign of each
-direction, which a decomposition leaves undetermined, is fixed.
+direction, which a decomposition leaves undetermined, is fixed. `interruptible` runs a decomposition so that Ctrl-C can
+interrupt it.
 """
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +25,51 @@ import numpy.typing as npt
 from limner.core.arrays import Array
 from limner.core.errors import LimnerError
 from limner.core.reproducible_math import signs
-from limner.systems.interruptible import interruptible
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from limner.core.collection import Collection
+
+T = TypeVar("T")
+LOOK = 0.2
+"""Seconds between two checks for Ctrl-C."""
+
+
+def interruptible(work: Callable[[], T]) -> T:
+    """Runs a long call of compiled code, such as a decomposition, in a way that Ctrl-C can interrupt.
+
+    Python handles signals only in the main thread, between two of its own instructions. So the call runs in a separate
+    thread while the main thread waits. The call must release the GIL, as calls of numpy do and those of `scipy.linalg`
+    do not. After an interrupt the call is abandoned and ends with the process.
+
+    Args:
+        work: The call. Outside the main thread it is simply called.
+
+    >>> interruptible(lambda: 1 + 1)
+    2
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    results: list[T] = []
+    errors: list[BaseException] = []
+    ended = threading.Event()
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # raised again below, where it belongs
+            errors.append(error)
+        finally:
+            ended.set()
+
+    threading.Thread(target=run, name="limner work", daemon=True).start()
+    while not ended.wait(LOOK):
+        pass
+    if errors:
+        raise errors[0]
+    return results[0]
+
 
 Matrix = npt.NDArray[np.float64]
 MOST_RIDGE = 1e6

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from limner.encoders.image_descriptors import DESCRIPTIONS, describe, describe_o
 from limner.encoders.words import BagOfWords
 from limner.scores import Scores
 from limner.systems.canonical import Side, canonical_maps, pair_weights, refuse_settings
-from limner.systems.trained_on import TrainedOn, saved_record
+from limner.systems.hold_out import TrainedOn, saved_record
 
 KIND = "histograms"
 _AT_ONCE = 1024  # images are processed in pieces, to bound memory
@@ -50,7 +49,7 @@ class HistogramModel:
     bag: BagOfWords
     image_map: Side
     text_map: Side
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
     trained_on: TrainedOn | None = None
 
     @cached_property
@@ -177,7 +176,6 @@ def train_colours(
 
     Arguments as in `train`.
     """
-    options: dict[str, Any] = {"workers": workers, "progress": progress}
     return train(
         collection,
         descriptions=("colours",),
@@ -185,7 +183,8 @@ def train_colours(
         dimensions=dimensions,
         min_count=min_count,
         name=name,
-        **options,
+        workers=workers,
+        progress=progress,
     )
 
 

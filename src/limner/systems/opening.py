@@ -4,9 +4,8 @@ A system is named by a key of `limner.systems.SYSTEMS` (trained now: "towers", "
 saved model, the name of a model whose adapter is found from its files ("openai/clip-vit-base-patch32", a folder, a tag
 of open_clip: `limner.encoders.named_models`), an encoder ("clip(model=DIR)", "module:thing" or an object), a scorer of
 image-text pairs ("blip-itm(model=DIR)"), an index of images, or files of scores, embeddings or runs
-(`limner.systems.system_files`).
-`find_system` tells which it is, without loading a model; `open_system` gives its scores on the items it may be
-evaluated on (`limner.systems.hold_out`).
+(`limner.systems.system_files`). `find_system` tells which it is, without loading a model; `open_system` gives its
+scores on the items it may be evaluated on (`limner.systems.hold_out`).
 """
 
 from __future__ import annotations
@@ -28,13 +27,12 @@ from limner.core.paths import folder_for
 from limner.core.registry import checked
 from limner.encoders import ENCODERS, Encoder, SetEncoder, TwoSided, encoded
 from limner.encoders.contract import gives_sets, refuse_blank
-from limner.encoders.known_models import KNOWN
+from limner.encoders.hub import KNOWN
 from limner.encoders.named_models import is_model_folder, is_model_name, named_model, pinned
 from limner.encoders.opening import open_encoder
 from limner.scores import Scores
 from limner.systems import SYSTEMS, train
 from limner.systems.hold_out import Division
-from limner.systems.model_features import with_features
 from limner.systems.system_files import EmbeddingFiles, RunFiles, ScoreFile
 from limner.systems.system_spec import (
     ENCODER,
@@ -47,6 +45,7 @@ from limner.systems.system_spec import (
     SystemSpec,
     divided,
     quiet,
+    with_features,
 )
 
 if TYPE_CHECKING:

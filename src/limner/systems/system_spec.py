@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -21,13 +22,68 @@ from limner.encoders.named_models import commit_name
 from limner.evaluation.inputs import directions
 from limner.scores import Scores
 from limner.systems import SYSTEMS, load, train
-from limner.systems.hold_out import Division, dev_of, part_of, trained_and_evaluated
-from limner.systems.model_features import accepts
-from limner.systems.trained_on import TrainedOn
+from limner.systems.hold_out import Division, TrainedOn, dev_of, part_of, trained_and_evaluated
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection, Items
+    from limner.core.embeddings import Embeddings
     from limner.evaluation.inputs import Source
+
+
+def accepts(function: object, parameter: str) -> bool:
+    """Whether a function accepts a parameter, by name or through **options.
+
+    >>> accepts(lambda features: 1, "features"), accepts(lambda: 1, "features"), accepts(None, "features")
+    (True, False, False)
+    """
+    if not callable(function):
+        return False
+    parameters = inspect.signature(function).parameters
+    return parameter in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+
+
+def with_features(model: object, features: object) -> Any:
+    """A model that encodes images from these features; the model itself without features."""
+    return model if features is None else FeatureModel(model, features)
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureModel:
+    """A model that was trained on image features, together with the features of the images to encode.
+
+    Args:
+        model: The model; everything except image encoding is delegated to it.
+        features: Vectors of the images, their file, or the encoder that computes them.
+    """
+
+    model: Any
+    features: object
+
+    def __post_init__(self) -> None:
+        """Refuses a model that computes its own features."""
+        if not accepts(getattr(self.model, "encode_images", None), "features"):
+            raise LimnerError(
+                f"features for a {type(self.model).__name__}: they are for a model with one space for images and texts "
+                "that was trained on features; leave them out"
+            )
+
+    def encode_images(self, items: Items, /, *, progress: ProgressLike = None) -> Embeddings:
+        """Images in the joint space, encoded from their features."""
+        encode = self.model.encode_images
+        embeddings: Embeddings = encode(items, features=self.features, **progress_for(encode, progress))
+        return embeddings
+
+    def encode_texts(self, items: Items, /, *, progress: ProgressLike = None) -> Embeddings:
+        """Texts in the joint space."""
+        encode = self.model.encode_texts
+        embeddings: Embeddings = encode(items, **progress_for(encode, progress))
+        return embeddings
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("__"):  # pickle looks these up before there is a model
+            raise AttributeError(name)
+        return getattr(self.model, name)
+
 
 Stage = Callable[[str], AbstractContextManager[Progress]]
 """Called with a description of the next step; returns a progress callback."""
@@ -134,7 +190,7 @@ class SystemSpec:
     kind: str
     origin: Any = field(repr=False)
     trust: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    options: Mapping[str, object] = field(default_factory=dict, repr=False)
     notes: tuple[str, ...] = ()
     cache: Path | None = None
 
@@ -229,14 +285,14 @@ class SystemSpec:
             return self.model()
         trainer = self._trainer
         training = parts.collection if parts.training is None else parts.training
-        options = dict(self.options) | ({} if features is None else {"features": features})
+        options: dict[str, Any] = dict(self.options) | ({} if features is None else {"features": features})
         if self.cache is not None:
             options["cache"] = self.cache
         with stage(f"training {display_name(self.name)} on {len(training.images):,} images") as progress:
             options |= progress_for(trainer, progress) | dev_of(trainer, parts)
             return train(training, self.origin, **options)
 
-    def _with_cache(self, model: Any) -> Any:
+    def _with_cache(self, model: object) -> object:
         """The model, or an encoder that reads vectors it has computed before."""
         if self.kind != ENCODER or gives_sets(model):
             return model

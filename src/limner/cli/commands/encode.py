@@ -78,7 +78,7 @@ def encode(
     if features is not None and items.kind != "image":
         raise LimnerError(f"-O features are for images, and these are {items.kind}s: leave them out")
     from limner.encoders.cache import Cached
-    from limner.systems.model_features import with_features
+    from limner.systems.system_spec import with_features
 
     model = with_features(named_encoder(encoder, {}, trust=trust), as_features(features))
 

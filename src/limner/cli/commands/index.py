@@ -236,8 +236,8 @@ def _system(
         return None, stored_name
     if (system or stored_name) is None:
         raise typer.BadParameter("the items have no vectors: give --embeddings or --model")
-    from limner.systems.model_features import with_features
     from limner.systems.opening import local_folder, model_for_index, model_of_index
+    from limner.systems.system_spec import with_features
 
     folder, vectors = local_folder(path), as_features(features)
     if stored_index is None:

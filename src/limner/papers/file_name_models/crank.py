@@ -24,7 +24,7 @@ from limner.core.collection import Collection
 from limner.core.cut_texts import count
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
-from limner.core.model_store import SavedModel, read, write
+from limner.core.model_store import Content, SavedModel, read, write
 from limner.core.paths import damage_told
 from limner.core.progress import SILENT, Progress, ProgressLike, as_progress
 from limner.core.registry import takes
@@ -32,13 +32,24 @@ from limner.core.torch_device import device_named
 from limner.datasets.wikipedia import image_names
 from limner.encoders.batching import by_length
 from limner.encoders.opening import Source, VectorSource, load_source, source
-from limner.papers.file_name_models.crank_data import CrankBatch, CrankData, Proposer, as_tensor
-from limner.papers.file_name_models.pair_classifiers import TUNED, Judge, Layers, Reading, Tuned
+from limner.papers.file_name_models.pair_classifiers import (
+    TUNED,
+    CrankBatch,
+    CrankData,
+    Judge,
+    Layers,
+    Proposer,
+    Reading,
+    Tuned,
+    as_tensor,
+)
 from limner.papers.file_name_models.text_readers import PACKAGED, WORDS, load_reader, reader_of
 from limner.scores import Scores
-from limner.systems.towers import cards, checkpoints, randomness
-from limner.systems.towers.distributed import Group, joined
-from limner.systems.towers.fit import fit
+from limner.systems.hold_out import TrainedOn, saved_record
+from limner.systems.towers import checkpoints
+from limner.systems.towers.checkpoints import write_card
+from limner.systems.towers.distributed import Group, epoch_order, joined, seeded
+from limner.systems.towers.fit import fit, training_record
 from limner.systems.towers.settings import (
     Training,
     continued,
@@ -48,7 +59,6 @@ from limner.systems.towers.settings import (
     settings,
     split,
 )
-from limner.systems.trained_on import TrainedOn, saved_record
 
 Scored = npt.NDArray[np.float32]
 KIND = "crank"
@@ -129,7 +139,7 @@ class CrankTask:
 
     def batches(self, epoch: int, start: int) -> Iterator[CrankBatch]:
         """Batches with equal numbers of positive and negative pairs; only the share of this process."""
-        order = randomness.order(len(self.data.rows), seed=self.training.seed, epoch=epoch)
+        order = epoch_order(len(self.data.rows), seed=self.training.seed, epoch=epoch)
         share = self.group.share(self.half)
         for step in range(start, self.steps):
             chosen = order[step * self.half : (step + 1) * self.half]
@@ -191,7 +201,7 @@ def _logits(judge: Judge, data: CrankData, rows: IntArray, columns: IntArray, *,
 
 @takes(Pairing, Layers, Training, **DEFAULTS)
 def train(
-    collection: Collection, *, dev: Collection | None = None, progress: ProgressLike = None, **options: Any
+    collection: Collection, *, dev: Collection | None = None, progress: ProgressLike = None, **options: object
 ) -> CrankModel:
     """A classifier of pairs of file name and caption, for re-ranking (Messina et al. 2022).
 
@@ -214,7 +224,7 @@ def train(
     if start is not None and pairing.features is None:
         features = start.features
     size = None if features is None else int(features.vectors(collection.images[:2]).shape[1])
-    with randomness.seeded(training.seed):
+    with seeded(training.seed):
         judge = (_judge(pairing, shape, collection, size, device) if start is None else _copied(start, size)).to(device)
     data = CrankData.of(collection, judge, features, device)
     names, captions = image_names(collection.images), collection.texts.values
@@ -226,7 +236,7 @@ def train(
     dev_data = None if dev is None else CrankData.of(dev, judge, features, device)
     task = CrankTask(judge, data, dev_data, training=training, group=group, device=device)
     fitted = fit(task, training, criterion="AUC", group=group, progress=progress)
-    about = cards.summary(collection, dev, fitted, ("AUC", "accuracy"))
+    about = training_record(collection, dev, fitted, ("AUC", "accuracy"))
     inputs = {"max_tokens": pairing.max_tokens, "use_images": pairing.use_images}
     settings_stored = {"pairing": inputs, "layers": asdict(shape), "training": asdict(training)}
     record = TrainedOn.of(collection).joined(None if start is None else start.trained_on)
@@ -264,8 +274,8 @@ class CrankModel:
     name: str
     judge: Judge
     features: Source | None
-    settings: Mapping[str, Mapping[str, Any]]
-    trained: Mapping[str, Any]
+    settings: Mapping[str, Content]
+    trained: Content
     trained_on: TrainedOn | None = None
 
     @property
@@ -338,7 +348,7 @@ class CrankModel:
         return write(path, KIND, content, weights=weights, beside=partial(self._write_files, config))
 
     def _write_files(self, config: Mapping[str, object], folder: Path) -> None:
-        cards.write(folder, self.judge, config, about=ABOUT)
+        write_card(folder, self.judge, config, about=ABOUT)
         self.judge.save(folder)
 
     @classmethod

@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.files import replacing
+from limner.core.model_store import Content
 from limner.core.paths import damage_told
 from limner.core.progress import ProgressLike
 from limner.core.registry import takes
@@ -36,12 +37,15 @@ from limner.encoders.opening import Source, VectorSource, load_source, source
 from limner.papers.file_name_models.mcprop_network import Data, Heads, MCProp
 from limner.papers.file_name_models.text_readers import Read, TextReader, load_reader, reader_of
 from limner.scores import Scores
-from limner.systems.towers import cards, checkpoints, randomness
-from limner.systems.towers.distributed import Group, joined
-from limner.systems.towers.encoding import as_array
-from limner.systems.towers.fit import fit
+from limner.systems.hold_out import TrainedOn, saved_record
+from limner.systems.towers import checkpoints
+from limner.systems.towers.checkpoints import write_card
+from limner.systems.towers.data import as_array
+from limner.systems.towers.distributed import Group, epoch_order, joined, seeded
+from limner.systems.towers.fit import fit, training_record
 from limner.systems.towers.losses import warn_if_collapsed
 from limner.systems.towers.settings import (
+    Margin,
     Training,
     continued,
     initial,
@@ -50,8 +54,6 @@ from limner.systems.towers.settings import (
     settings,
     split,
 )
-from limner.systems.towers.shape import Margin
-from limner.systems.trained_on import TrainedOn, saved_record
 
 KIND = "mcprop"
 ABOUT = "MCProp: an image and its file name fused into one query, compared with captions by cosine similarity."
@@ -129,7 +131,7 @@ class McpropTask:
 
     def batches(self, epoch: int, start: int) -> Iterator[McpropBatch]:
         """The batches of an epoch, starting with a given number."""
-        order = randomness.order(len(self.data.image_of), seed=self.training.seed, epoch=epoch)
+        order = epoch_order(len(self.data.image_of), seed=self.training.seed, epoch=epoch)
         share = self.group.share(self.size)
         for step in range(start, self.steps):
             batch = order[step * self.size : (step + 1) * self.size]
@@ -191,7 +193,7 @@ def _at(rows: npt.NDArray[np.int64], like: Tensor) -> Tensor:
 
 @takes(Query, Heads, Margin, Training, **DEFAULTS)
 def train(
-    collection: Collection, *, dev: Collection | None = None, progress: ProgressLike = None, **options: Any
+    collection: Collection, *, dev: Collection | None = None, progress: ProgressLike = None, **options: object
 ) -> McpropModel:
     """Trains a model that fuses an image and its file name into one query for captions (Messina et al. 2022).
 
@@ -215,7 +217,7 @@ def train(
     features = stored_features or source(query.features)
     dev_data = None if dev is None else Data.of(dev, reader, features, device)
     data = Data.of(collection, reader, features, device, dev_data)
-    with randomness.seeded(training.seed):
+    with seeded(training.seed):
         module = MCProp(reader, int(data.features.shape[1]), shape) if start is None else deepcopy(start.module)
         if start is None:
             module.images.standardise(data.features.cpu())
@@ -225,7 +227,7 @@ def train(
     if group.main:
         with torch.inference_mode():
             warn_if_collapsed(*task.sides(next(task.batches(0, 0))), loss=margin.loss)
-    about = cards.summary(collection, dev, fitted, (*MEASURES, "a_u", "a_v"))
+    about = training_record(collection, dev, fitted, (*MEASURES, "a_u", "a_v"))
     stored = {"query": {"max_tokens": query.max_tokens, "min_count": query.min_count}, "heads": asdict(shape)}
     stored |= {"margin": _plain(asdict(margin)), "training": asdict(training)}
     record = TrainedOn.of(collection).joined(None if start is None else start.trained_on)
@@ -254,8 +256,8 @@ class McpropModel:
     module: MCProp
     reader: TextReader
     features: Source | None
-    settings: Mapping[str, Mapping[str, Any]]
-    trained: Mapping[str, Any]
+    settings: Mapping[str, Content]
+    trained: Content
     trained_on: TrainedOn | None = None
 
     def scores(self, collection: Collection, *, features: VectorSource | None = None) -> Scores:
@@ -332,7 +334,7 @@ class McpropModel:
         return model_store.write(path, KIND, content, weights=weights, beside=partial(self._write_files, config))
 
     def _write_files(self, config: Mapping[str, object], folder: Path) -> None:
-        cards.write(folder, self.module, config, about=ABOUT)
+        write_card(folder, self.module, config, about=ABOUT)
         self.reader.save(folder)
         self.plot(folder / "weights.svg")
 

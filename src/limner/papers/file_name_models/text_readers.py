@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +23,13 @@ from limner.core.arrays import IntArray
 from limner.core.cut_texts import count
 from limner.core.errors import LimnerError
 from limner.core.files import write_text
+from limner.core.model_store import Content
 from limner.core.paths import read_text
 from limner.encoders.batching import padded
 from limner.systems.towers.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from limner.encoders.universal import UniversalSentenceEncoder
+    from limner.encoders.averages import UniversalSentenceEncoder
 
 WORDS, PACKAGED = "words", "use-multilingual"
 VOCABULARY = "vocabulary.txt"
@@ -160,7 +161,7 @@ class PackagedReader(TextReader):
 
 @cache
 def _packaged_encoder() -> UniversalSentenceEncoder:
-    from limner.encoders.universal import UniversalSentenceEncoder
+    from limner.encoders.averages import UniversalSentenceEncoder
 
     return UniversalSentenceEncoder()
 
@@ -242,7 +243,7 @@ def reader_of(
     return BackboneReader(backbone, max_tokens=max_tokens, device=device)
 
 
-def load_reader(about: dict[str, Any], folder: Path, *, dim: int, device: torch.device) -> TextReader:
+def load_reader(about: Content, folder: Path, *, dim: int, device: torch.device) -> TextReader:
     """The reader of a saved model."""
     max_tokens = int(about["max_tokens"])
     if about["kind"] == WORDS:

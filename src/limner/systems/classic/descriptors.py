@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from limner.core.arrays import Float32
 from limner.core.reproducible_math import cosine, exponential, logarithm, sine
-from limner.systems.classic import _pixels
+from limner.systems.classic import _loops
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -145,7 +145,7 @@ def texture(image: Pixels, *, step: int = 2) -> Points:
         _derivatives(grey, scale, step, slopes[s], bends[s])
     out = np.empty((shape[0] * shape[1], len(SCALES) * TURNS), np.uint8)
     flat = slopes.reshape(len(SCALES), 2, -1), bends.reshape(len(SCALES), 3, -1)
-    _pixels.energies(*flat, *_half_circle(), _NOISE, _TEXTURE_STEPS, out)
+    _loops.energies(*flat, *_half_circle(), _NOISE, _TEXTURE_STEPS, out)
     return Points(out, *_grid(*shape, 0, 0, step), (height, width))
 
 
@@ -162,12 +162,12 @@ def _derivatives(grey: Float32, scale: float, step: int, slopes: Float32, bends:
     sides = []
     for kernel in kernels:
         filtered = np.empty((grey.shape[0], slopes.shape[2]), np.float32)
-        _pixels.across(grey, kernel, 0, step, filtered)
+        _loops.across(grey, kernel, 0, step, filtered)
         sides.append(filtered)
     for along_x, along_y, out in ((1, 0, slopes[0]), (0, 1, slopes[1])):
-        _pixels.down(sides[along_x], kernels[along_y], 0, step, out)
+        _loops.down(sides[along_x], kernels[along_y], 0, step, out)
     for along_x, along_y, out in ((2, 0, bends[0]), (1, 1, bends[1]), (0, 2, bends[2])):
-        _pixels.down(sides[along_x], kernels[along_y], 0, step, out)
+        _loops.down(sides[along_x], kernels[along_y], 0, step, out)
 
 
 @cache
@@ -201,7 +201,7 @@ def sift(image: Pixels, *, step: int = STEP) -> Points:
     grey = _grey(image)
     height, width = grey.shape
     maps = np.zeros((DIRECTIONS, height, width), np.float32)
-    _pixels.orientations(grey, maps)
+    _loops.orientations(grey, maps)
     parts = [_sift_of(maps, size, step) for size in BINS]
     values, rows, columns = (np.concatenate(part) for part in zip(*parts, strict=True))
     return Points(values, rows, columns, (height, width))
@@ -220,10 +220,10 @@ def _sift_of(maps: Float32, size: int, step: int) -> tuple[Pixels, Float32, Floa
     high, wide = (((count - 1) * step + 3 * size) // every + 1 for count in (rows, columns))
     spread, one = np.empty((DIRECTIONS, high, wide), np.float32), np.empty((height, wide), np.float32)
     for k in range(DIRECTIONS):
-        _pixels.across(maps[k], triangle, size // 2, every, one)
-        _pixels.down(one, triangle, size // 2, every, spread[k])
+        _loops.across(maps[k], triangle, size // 2, every, one)
+        _loops.down(one, triangle, size // 2, every, spread[k])
     out = np.empty((rows, columns, 16 * DIRECTIONS), np.uint8)
-    _pixels.sift(spread, size // every, step // every, _window(), _LEAST, out)
+    _loops.sift(spread, size // every, step // every, _window(), _LEAST, out)
     middle = size // 2 + 1.5 * size
     return out.reshape(-1, 16 * DIRECTIONS), *_grid(rows, columns, middle, middle, step)
 

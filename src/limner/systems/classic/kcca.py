@@ -29,7 +29,7 @@ import numpy.typing as npt
 from limner.core.arrays import Array
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.reproducible_math import signs
-from limner.systems.interruptible import interruptible
+from limner.systems.canonical import interruptible
 
 Matrix = Array
 Method = Literal["exact", "cholesky"]

@@ -8,7 +8,7 @@ faster if images are compared more than once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import reduce
 from types import MappingProxyType
@@ -21,12 +21,12 @@ from limner.core.arrays import Float32
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.model_store import Content
 from limner.core.options import checked
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.scores.parallel_blocks import counted, threads
-from limner.systems.classic.histograms import WordHistograms
-from limner.systems.classic.visualwords import WORDS, VisualWords
-from limner.systems.interruptible import interruptible
+from limner.systems.canonical import interruptible
+from limner.systems.classic.visualwords import WORDS, VisualWords, WordHistograms
 
 Matrix = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.int32]
@@ -36,7 +36,7 @@ _ROWS = 64  # rows of a kernel block, so that they stay in the L2 cache
 class FittedKernel(Protocol):
     """A kernel fitted to training items."""
 
-    def __call__(self, a: object, b: Any = None, /) -> Matrix:
+    def __call__(self, a: Any, b: Any = None, /) -> Matrix:
         """Similarities of all pairs of a and b, or of a with itself if b is not given."""
         ...
 
@@ -58,7 +58,7 @@ class Kernel(Protocol):
 class Featured(Protocol):
     """A fitted kernel with a separate feature extraction step."""
 
-    def features(self, items: object, /, *, progress: ProgressLike = None) -> Any:
+    def features(self, items: object, /, *, progress: ProgressLike = None) -> Sized:
         """The features that the kernel compares."""
         ...
 
@@ -291,7 +291,7 @@ class FittedPyramid:
         return {"kernel": "pyramid", "features": list(self.vocabulary.words), **about, **words}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> FittedPyramid:
+    def from_state(cls, state: Content) -> FittedPyramid:
         """Restores a kernel from its state."""
         words = {name: np.asarray(state[f"words.{name}"]) for name in state["features"]}
         if len(words) != sum(name.startswith("words.") for name in state):
@@ -329,7 +329,7 @@ class Features:
         if self.gamma is not None and not self.gamma > 0:
             raise LimnerError(f"gamma={self.gamma}: expected a number above 0, or None to estimate it from the data")
 
-    def fit(self, items: Any, /) -> FittedFeatures:
+    def fit(self, items: object, /) -> FittedFeatures:
         """Estimates gamma from the distances of the training items."""
         kernel = FittedFeatures(self.kind, self.gamma or 1.0, self.power)
         if self.kind == "linear" or self.gamma is not None:
@@ -380,7 +380,7 @@ class FittedFeatures:
         squares = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - 2 * interruptible(lambda: x @ y.T)
         return np.asarray(np.maximum(squares, 0.0))
 
-    def __call__(self, a: object, b: Any = None, /) -> Matrix:
+    def __call__(self, a: object, b: object = None, /) -> Matrix:
         """Similarities of all pairs."""
         first = self.features(a)
         second = None if b is None else self.features(b)
@@ -398,7 +398,7 @@ class FittedFeatures:
         return {"kernel": "features", "kind": self.kind, "gamma": self.gamma, "power": self.power}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> FittedFeatures:
+    def from_state(cls, state: Content) -> FittedFeatures:
         """Restores a kernel from its state."""
         options = {name: state[name] for name in ("kind", "gamma", "power")}
         kernel = Features(**checked(Features, options, what="kernel of features"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,7 @@ from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
+from limner.core.model_store import Content
 from limner.core.options import checked
 from limner.core.progress import ProgressLike
 from limner.core.ranking import Ranking
@@ -22,9 +22,8 @@ from limner.scores import Scores
 from limner.scores.parallel_blocks import Block
 from limner.systems.canonical import is_numeric
 from limner.systems.classic.kcca import Directions, KernelPair, Matrix
-from limner.systems.classic.kernel_model import KernelModel
+from limner.systems.classic.kernel_model import FeatureSource, KernelModel
 from limner.systems.classic.kernels import raised
-from limner.systems.classic.pairs import FeatureSource
 from limner.systems.classic.selection import TASKS, Setting
 
 
@@ -186,7 +185,7 @@ class KccaModel(KernelModel):
         return {**super()._content(), "spaces": spaces, "settings": settings}
 
     @classmethod
-    def _learned_from(cls, content: Mapping[str, Any]) -> dict[str, object]:
+    def _learned_from(cls, content: Content) -> dict[str, object]:
         spaces = tuple(
             Space(_setting(s["setting"]), s["correlations"], Projection(**s["images"]), Projection(**s["texts"]))
             for s in content["spaces"]
@@ -205,7 +204,7 @@ class KccaModel(KernelModel):
             raise LimnerError(f"projections from {sorted(sizes)} training items: expected {len(self.documents)}")
 
 
-def _setting(values: Mapping[str, Any]) -> Setting:
+def _setting(values: Content) -> Setting:
     """A setting as a file contains it; refuses numbers with which no model is trained."""
     setting = Setting(**checked(Setting, values, what="setting"))
     if setting.n < 1 or min(setting.kappa, setting.text_kappa, setting.diagonal, setting.power) <= 0:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +17,8 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import ProgressLike, as_progress
 from limner.core.reproducible_math import rounded_to_bits
+from limner.systems.canonical import interruptible
 from limner.systems.classic.kcca import Directions, KernelPair, Matrix
-from limner.systems.interruptible import interruptible
 
 KAPPAS = (0.1, 0.5, 1.0, 5.0)
 DIAGONALS = (1.0, 5.0, 15.0)
@@ -245,7 +244,7 @@ def fifteen(all_trials: Sequence[Trial], task: str, *, each: int = 5) -> tuple[S
     return tuple(chosen)
 
 
-def table(all_trials: Sequence[Trial]) -> list[dict[str, Any]]:
+def table(all_trials: Sequence[Trial]) -> list[dict[str, object]]:
     """Trials as plain dicts, for a file or a table."""
     return [
         {

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.model_store import Content
 from limner.core.options import checked
 from limner.core.progress import ProgressLike, as_progress
 from limner.language.words import Reader
@@ -166,7 +167,7 @@ class DocumentVocabulary:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> DocumentVocabulary:
+    def from_state(cls, state: Content, *, trust: bool = False) -> DocumentVocabulary:
         """Restores a vocabulary from its state."""
         reader = Reader.from_state(state["reader"], trust=trust)
         values = {"words": state["words"], "counts": np.asarray(state["counts"]), "size": state["size"]}

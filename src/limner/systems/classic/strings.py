@@ -6,14 +6,14 @@ summed over the sentences of each image, is one sparse product.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.model_store import Content
 from limner.core.options import checked
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.language.words import Reader
@@ -106,7 +106,7 @@ class FittedStringKernel:
         return {"options": options, "vocabulary": self.vocabulary.state()}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedStringKernel:
+    def from_state(cls, state: Content, *, trust: bool = False) -> FittedStringKernel:
         """Restores a kernel from its state."""
         vocabulary = DocumentVocabulary.from_state(state["vocabulary"], trust=trust)
         options = checked(StringKernel, state["options"], what="string kernel")
@@ -213,7 +213,7 @@ class FittedOverlapF1:
         return {"options": options, "vocabulary": self.vocabulary.state()}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedOverlapF1:
+    def from_state(cls, state: Content, *, trust: bool = False) -> FittedOverlapF1:
         """Restores a similarity from its state."""
         vocabulary = DocumentVocabulary.from_state(state["vocabulary"], trust=trust)
         options = checked(OverlapF1, state["options"], what="overlap of words")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -13,10 +13,9 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.progress import Progress, ProgressLike, Stages, as_progress, progress_for
 from limner.systems.classic.kcca import Directions, KernelPair, Matrix, Method, Spectrum, spectrum
-from limner.systems.classic.kernels import Kernel, raised
-from limner.systems.classic.models import KccaModel, Space
-from limner.systems.classic.pairs import (
+from limner.systems.classic.kernel_model import (
     FeatureSource,
+    Sampling,
     documents_of,
     features_file,
     fit_images,
@@ -25,6 +24,8 @@ from limner.systems.classic.pairs import (
     refuse_few,
     text_kernel,
 )
+from limner.systems.classic.kernels import Kernel, raised
+from limner.systems.classic.models import KccaModel, Space
 from limner.systems.classic.selection import (
     DIAGONALS,
     KAPPAS,
@@ -39,7 +40,7 @@ from limner.systems.classic.selection import (
 )
 from limner.systems.classic.visualwords import IMAGES as WORD_IMAGES
 from limner.systems.classic.visualwords import POINTS as PAPER_POINTS
-from limner.systems.trained_on import TrainedOn
+from limner.systems.hold_out import TrainedOn
 
 PAPER: Mapping[str, object] = MappingProxyType(
     {"kappas": KAPPAS, "text_kappas": None, "diagonals": DIAGONALS, "powers": POWERS, "points": PAPER_POINTS}
@@ -75,6 +76,14 @@ class KccaGrid:
 
     def __len__(self) -> int:
         return len(self.kappas) * len(self.text_kappas or (0,)) * len(self.diagonals) * len(self.powers)
+
+
+class Solving(TypedDict):
+    """How kernels are decomposed: see `pairs_of`."""
+
+    method: Method
+    rank: int | None
+    precision: str | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,9 +165,16 @@ def search(
     grid_search = GridSearch(fuse)
     count_done = _counting(progress, 1 + len(grid.powers) + len(grid))
     for power, pair in pairs_of(rows, grid.powers, method=method, rank=rank, precision=precision, progress=count_done):
-        options: dict[str, Any] = {name: getattr(grid, name) for name in ("kappas", "text_kappas", "ns", "diagonals")}
         for directions, measured in trials(
-            pair, dev, raised(rows.dev_images, power), rows.dev_texts, power=power, **options
+            pair,
+            dev,
+            raised(rows.dev_images, power),
+            rows.dev_texts,
+            kappas=grid.kappas,
+            text_kappas=grid.text_kappas,
+            ns=grid.ns,
+            diagonals=grid.diagonals,
+            power=power,
         ):
             grid_search.add(pair, directions, measured)
             count_done(1)
@@ -254,22 +270,22 @@ def train(
     refuse_few(collection)
     if fuse and dev is None:
         raise LimnerError("fuse=True needs a dev split to choose fifteen models on: give dev=, or leave fuse out")
-    options = {"side": side, "points": points, "seed": seed, "workers": workers}
-    kernels = image_kernel(images, options, features=features is not None), text_kernel(texts, weights)
+    sampling: Sampling = {"side": side, "points": points, "seed": seed, "workers": workers}
+    kernels = image_kernel(images, features=features is not None, **sampling), text_kernel(texts, weights)
     ns = (dimensions,) if isinstance(dimensions, int) else dimensions
     grid = KccaGrid(kappas, diagonals, powers, ns, text_kappas)
-    solving: dict[str, object] = {"method": method, "rank": rank, "precision": precision}
+    solving: Solving = {"method": method, "rank": rank, "precision": precision}
     return _learned(collection, dev, kernels, features, grid, fuse, solving, name, progress)
 
 
 def _learned(
     collection: Collection,
     dev: Collection | None,
-    kernels: tuple[Any, Any],
+    kernels: tuple[Kernel, Kernel],
     features: FeatureSource,
     grid: KccaGrid,
     fuse: bool,
-    solving: Mapping[str, Any],
+    solving: Solving,
     name: str,
     progress: Progress,
 ) -> KccaModel:
@@ -312,7 +328,7 @@ def _stages(
 
 
 def _alone(
-    rows: Rows, grid: KccaGrid, solving: Mapping[str, Any], count_done: Callable[[int], None]
+    rows: Rows, grid: KccaGrid, solving: Solving, count_done: Callable[[int], None]
 ) -> tuple[tuple[Space, ...], dict[str, tuple[Setting, ...]]]:
     """The solution for the first setting of a grid, without a dev split."""
     power, pair = next(pairs_of(rows, grid.powers, progress=count_done, **solving))

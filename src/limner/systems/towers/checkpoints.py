@@ -1,4 +1,4 @@
-"""Checkpoints: tensors and metadata in one safetensors file, with a fingerprint to detect damage.
+"""Checkpoints: tensors and metadata in one safetensors file, with a fingerprint to detect damage; model cards.
 
 Files are written atomically. They contain no code, so reading one is always safe.
 """
@@ -6,18 +6,21 @@ Files are written atomically. They contain no code, so reading one is always saf
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from limner.core.errors import LimnerError
-from limner.core.files import replacing
-from limner.core.model_store import Arrays, SavedModel, sha256_of
+from limner.core.files import replacing, write_text
+from limner.core.model_store import Arrays, Content, SavedModel, sha256_of
 from limner.core.paths import damage_told, parse_json, refuse_irregular
+
+if TYPE_CHECKING:
+    pass
 
 FORMAT = 1
 
@@ -40,7 +43,7 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], about: Mapping[str, o
     return target
 
 
-def read(path: str | Path, *, kind: str = "checkpoint") -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read(path: str | Path, *, kind: str = "checkpoint") -> tuple[dict[str, Tensor], Content]:
     """Reads a file written by `write`; refuses a damaged, truncated or foreign file.
 
     Args:
@@ -60,7 +63,7 @@ def read(path: str | Path, *, kind: str = "checkpoint") -> tuple[dict[str, Tenso
     with damage_told(path, what=kind, mend=_MEND):
         if fingerprint(tensors, about["limner"]) != about["sha256"]:
             raise LimnerError(f"{kind} {path} is damaged: its contents do not match its fingerprint; {_MEND}")
-        header: dict[str, object] = parse_json(about["limner"], where=f"{kind} {path}")
+        header: Content = parse_json(about["limner"], where=f"{kind} {path}")
         if header["format"] != FORMAT:
             raise LimnerError(f"{kind} {path} has format {header['format']}: this limner reads format {FORMAT}")
     return tensors, header
@@ -117,3 +120,60 @@ def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors whose names begin with `prefix/`, with the prefix removed."""
     start = f"{prefix}/"
     return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
+
+
+CARD = "README.md"
+DESCRIPTIONS = {
+    "towers": "Two towers: a vector per image and per text, compared by cosine similarity.",
+    "pvse": "PVSE: several vectors per image and per text; the score is that of the best pair of vectors.",
+    "pcme": "PCME: a mean and a variance per image and per text, which also give an uncertainty.",
+}
+"""One-line descriptions."""
+
+
+def card(config: Content, *, about: str, learned: int) -> str:
+    """The model card in Markdown, from config.json.
+
+    Args:
+        config: Contains the model's "name", its "settings" by group and its training record, "trained".
+        about: A one-sentence description of the model.
+        learned: Number of parameters.
+    """
+    trained = config["trained"]
+    parts = [
+        f"# {config['name']}",
+        f"{about} {learned:,} parameters. Trained with limner {trained['version']}.",
+        "## Trained on",
+        f"{trained['collection']}: {trained['images']:,} images, {trained['texts']:,} texts"
+        + (f", {trained['pairs']:,} pairs." if "pairs" in trained else "."),
+        "## Measured",
+        _measured(trained),
+        "## Settings",
+        *(_table(("setting", "value"), values.items()) for values in config["settings"].values() if values),
+        "## Use",
+        'With this folder as `FOLDER`:\n\n    from limner import systems\n\n    model = systems.load("FOLDER")\n'
+        "    scores = model.scores(collection)",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def write_card(folder: Path, module: nn.Module, config: Mapping[str, object], *, about: str) -> None:
+    """Writes the model card into its folder."""
+    learned = sum(p.numel() for p in module.parameters())
+    write_text(folder / CARD, card(config, about=about, learned=learned))
+
+
+def _measured(trained: Content) -> str:
+    if not trained["metrics"]:
+        return (
+            f"Not evaluated, since there was no dev split. The weights are those of the last epoch, "
+            f"{trained['best_epoch']}."
+        )
+    heading = f"On {trained['dev']}, after epoch {trained['best_epoch']} of {trained['epochs']}, the best one:"
+    rows = [(name, f"{value:.4g}") for name, value in trained["metrics"].items()]
+    return heading + "\n\n" + _table(("measure", "value"), rows)
+
+
+def _table(head: tuple[str, str], rows: Iterable[tuple[object, object]]) -> str:
+    lines = [f"| {name} | {value} |" for name, value in rows]
+    return "\n".join([f"| {head[0]} | {head[1]} |", "|---|---|", *lines])

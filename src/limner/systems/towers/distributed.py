@@ -1,17 +1,21 @@
-"""Distributed training: ranks, and communication between processes.
+"""Distributed training: ranks, communication between processes, and random generators.
 
 Started with `torchrun --nproc-per-node 2 script.py` or `accelerate launch`, every process runs the same script; each
 encodes its share of a batch, all vectors are gathered, and each process computes the loss of the whole batch. A batch
 is therefore the same, including its negatives, for any number of processes.
+
+Randomness in a training run: seeds that leave the caller's random state unchanged, and random_states that can be saved.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -68,13 +72,12 @@ class Group:
         for parameter, part in zip(parameters, torch.split(flat, [g.numel() for g in gradients]), strict=True):
             parameter.grad = part.view_as(parameter)
 
-    def agree(self, value: object) -> Any:
+    def agree(self, value: Value | None) -> Value:
         """Broadcasts a value from the main process."""
-        if self.size == 1:
-            return value
         values = [value]
-        dist.broadcast_object_list(values, src=0)
-        return values[0]
+        if self.size > 1:
+            dist.broadcast_object_list(values, src=0)
+        return cast("Value", values[0])
 
     def everyone(self, value: Value) -> list[Value]:
         """Gathers a value from every process, by rank."""
@@ -111,3 +114,42 @@ class _Gather(torch.autograd.Function):
         flat = gradients[0].contiguous()
         dist.all_reduce(flat)
         return flat[context.rank * context.rows : (context.rank + 1) * context.rows], None, None
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Uses this seed inside the block; outside, torch's random state is unchanged.
+
+    >>> with seeded(1):
+    ...     one = torch.rand(2)
+    >>> with seeded(1):
+    ...     bool((one == torch.rand(2)).all())
+    True
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+def random_states(device: torch.device) -> dict[str, Tensor]:
+    """The random_states of the random generators that a run on this device uses."""
+    generator_states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        generator_states["cuda"] = torch.cuda.get_rng_state(device)
+    return generator_states
+
+
+def restore_random(generator_states: Mapping[str, Tensor], device: torch.device) -> None:
+    """Restores the saved random random_states."""
+    torch.set_rng_state(generator_states["cpu"])
+    if device.type == "cuda" and "cuda" in generator_states:
+        torch.cuda.set_rng_state(generator_states["cuda"], device)
+
+
+def epoch_order(count: int, *, seed: int, epoch: int) -> np.ndarray:
+    """The epoch_order of an epoch: it depends only on seed and epoch, so that a resumed run can continue in the middle.
+
+    >>> epoch_order(4, seed=0, epoch=1).tolist() == epoch_order(4, seed=0, epoch=1).tolist()
+    True
+    """
+    return np.random.default_rng([seed, epoch]).permutation(count)

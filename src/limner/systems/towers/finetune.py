@@ -2,36 +2,130 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from limner.core.arrays import Float32, IntArray
 from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.progress import ProgressLike
 from limner.core.registry import takes
 from limner.core.torch_device import device_named
+from limner.encoders.batching import padded
 from limner.encoders.opening import EncodedVectors, source
+from limner.encoders.torch_encoders import JointEncoder, Pixels, on_device, stacked
 from limner.scores import Scores
-from limner.systems.towers import cards, randomness
-from limner.systems.towers.data import PairIndex
-from limner.systems.towers.distributed import Group, joined
-from limner.systems.towers.encoding import as_array
-from limner.systems.towers.finetuned_model import KIND, FinetunedModel, place_on
-from limner.systems.towers.fit import Fitted, fit
+from limner.scores.parallel_blocks import usable_cores
+from limner.systems.hold_out import TrainedOn
+from limner.systems.towers.data import PairIndex, as_array
+from limner.systems.towers.distributed import Group, epoch_order, joined, seeded
+from limner.systems.towers.finetuned_model import (
+    KIND,
+    LEARNING_RATES,
+    EncoderInputs,
+    FinetunedModel,
+    TunedTowers,
+    Tuning,
+    place_on,
+    tunable,
+)
+from limner.systems.towers.fit import Fitted, fit, training_record
 from limner.systems.towers.losses import NEARLY, mean_cosine, warn_if_collapsed
 from limner.systems.towers.models import Compared
-from limner.systems.towers.settings import Training, continued, initial, split
-from limner.systems.towers.shape import Margin
+from limner.systems.towers.settings import Margin, Training, continued, initial, split
 from limner.systems.towers.training import plain, recall_names, recalls
-from limner.systems.towers.tuned import LEARNING_RATES, TunedTowers, Tuning, tunable
-from limner.systems.towers.tuning_inputs import PixelRows, RowBatches, TokenRows, VectorRows
-from limner.systems.trained_on import TrainedOn
+
+PIXEL_MEMORY = 2 << 30
+"""Bytes of preprocessed images that are kept in memory; the others are decoded again in every epoch."""
+_AHEAD = 3  # batches that are decoded before the model asks for them
+
+
+class RowBatches(Protocol):
+    """The images or the texts of a collection as model input."""
+
+    def batches(self, rows: Iterable[IntArray]) -> Iterator[object]:
+        """A batch for each of these groups of rows, on the device."""
+
+
+class VectorRows:
+    """Vectors of a frozen encoder."""
+
+    def __init__(self, vectors: Float32, device: torch.device) -> None:
+        self.vectors = torch.from_numpy(vectors.copy()).to(device)
+
+    def batches(self, rows: Iterable[IntArray]) -> Iterator[Tensor]:
+        """The vectors of each group."""
+        for each in rows:
+            yield self.vectors[torch.from_numpy(each).to(self.vectors.device)]
+
+
+class TokenRows:
+    """Texts as tokens, padded to the longest of a batch."""
+
+    def __init__(self, encoder: JointEncoder, texts: Sequence[str], device: torch.device) -> None:
+        self.tokens, self.fill, self.device = encoder.tokens(list(texts)), encoder.fill, device
+
+    def batches(self, rows: Iterable[IntArray]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Tokens and mask of each group."""
+        for each in rows:
+            matrix, filled = padded([self.tokens[row] for row in each], fill=self.fill)
+            yield torch.from_numpy(matrix).to(self.device), torch.from_numpy(filled).to(self.device)
+
+
+class PixelRows:
+    """Preprocessed images, decoded on threads while the model processes earlier ones.
+
+    Args:
+        encoder: Provides the preprocessing.
+        items: The images.
+        device: Device of the batches.
+        memory: Maximum number of bytes that are kept for the next epoch.
+    """
+
+    def __init__(
+        self, encoder: JointEncoder, items: Items, device: torch.device, *, memory: int = PIXEL_MEMORY
+    ) -> None:
+        self.encoder, self.items, self.device, self.left = encoder, items, device, memory
+        self.kept: dict[int, Pixels] = {}
+
+    def batches(self, rows: Iterable[IntArray]) -> Iterator[object]:
+        """The pixels of each group."""
+        with ThreadPoolExecutor(usable_cores()) as pool:
+            waiting: deque[list[tuple[int, Future[Pixels] | None]]] = deque()
+            for each in rows:
+                requests = [(row, None if row in self.kept else pool.submit(self._read, row)) for row in each.tolist()]
+                waiting.append(requests)
+                if len(waiting) >= _AHEAD:
+                    yield self._batch(waiting.popleft())
+            while waiting:
+                yield self._batch(waiting.popleft())
+
+    def _batch(self, requests: list[tuple[int, Future[Pixels] | None]]) -> object:
+        pixels: Any = stacked([self._read_once(row, future) for row, future in requests])
+        return on_device(pixels, self.device)
+
+    def _read_once(self, row: int, future: Future[Pixels] | None) -> Pixels:
+        if future is None:
+            return self.kept[row]
+        inputs = future.result()
+        size = sum(part.nbytes for part in (inputs.values() if isinstance(inputs, dict) else (inputs,)))
+        if row not in self.kept and size <= self.left:
+            self.kept[row] = inputs
+            self.left -= size
+        return inputs
+
+    def _read(self, row: int) -> Pixels:
+        with self.items.opened(row, shortest=self.encoder.shortest) as image:
+            return self.encoder.pixels(image)
+
 
 DEFAULTS: dict[str, object] = {"epochs": 10, "schedule": "cosine"}
 """Settings of `Training` that differ here; the learning rate depends on the mode."""
@@ -50,7 +144,7 @@ def finetune(
         progress: Called with (steps done, steps in total).
         options: Options of `Tuning`, `Margin` and `Training`.
     """
-    start: FinetunedModel | None = initial(options.get("init_from"), FinetunedModel)
+    start = initial(options.get("init_from"), FinetunedModel)
     if start is not None:
         options = continued(options, start.settings["tuning"], own_options=["encoder"])
     defaults = DEFAULTS | {"learning_rate": LEARNING_RATES.get(str(options.get("mode", "lora")), 1e-3)}
@@ -102,8 +196,8 @@ class TuningPlan:
 class TuningBatch(NamedTuple):
     """This process's share of a batch, and the positives of the whole batch."""
 
-    images: Any
-    texts: Any
+    images: EncoderInputs
+    texts: EncoderInputs
     positives: Tensor
 
 
@@ -117,7 +211,7 @@ class FinetuneTask:
         self, plan: TuningPlan, collection: Collection, dev: Collection | None, *, device: torch.device, group: Group
     ) -> None:
         self.plan, self.collection, self.dev, self.group = plan, collection, dev, group
-        with randomness.seeded(plan.training.seed):
+        with seeded(plan.training.seed):
             self.towers = TunedTowers(tunable(plan.base.encoder), plan.tuning, plan.margin.function())
         if plan.start is not None:
             self.towers.load_state_dict(plan.start.module.state_dict())
@@ -142,7 +236,7 @@ class FinetuneTask:
 
     def batches(self, epoch: int, start: int) -> Iterator[TuningBatch]:
         """The batches of an epoch, starting with a given number; their order depends only on seed and epoch."""
-        order = randomness.order(len(self.pairs), seed=self.plan.training.seed, epoch=epoch)
+        order = epoch_order(len(self.pairs), seed=self.plan.training.seed, epoch=epoch)
         drawn = order[: self.steps * self.size].reshape(self.steps, self.size)[start:]
         share = self.group.share(self.size)
         sides = [self.pairs.image_of[drawn], self.pairs.text_of[drawn]]
@@ -201,7 +295,7 @@ def _base(tuning: Tuning, start: FinetunedModel | None) -> EncodedVectors:
 
 def _model(task: FinetuneTask, fitted: Fitted) -> FinetunedModel:
     plan, collection = task.plan, task.collection
-    about = {**cards.summary(collection, task.dev, fitted, recall_names()), "pairs": len(task.pairs)}
+    about = {**training_record(collection, task.dev, fitted, recall_names()), "pairs": len(task.pairs)}
     record = TrainedOn.of(collection)
     if plan.start is not None:
         about["start"] = {"name": plan.start.name, "fingerprint": plan.start.fingerprint}

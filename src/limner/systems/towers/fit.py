@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,15 +18,17 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from limner.core.collection import Collection
 from limner.core.errors import LimnerError
+from limner.core.model_store import Content
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.torch_device import device_named
-from limner.systems.towers import checkpoints, randomness
+from limner.core.version import VERSION
+from limner.systems.towers import checkpoints
 from limner.systems.towers.adamp import AdamP
-from limner.systems.towers.distributed import Group, joined
-from limner.systems.towers.logs import Live, Log, Row
+from limner.systems.towers.distributed import Group, joined, random_states, restore_random, seeded
+from limner.systems.towers.logs import Live, Log, Row, open_tracker
 from limner.systems.towers.settings import CHANGEABLE, Training
-from limner.systems.towers.trackers import open_tracker
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -105,8 +107,27 @@ def fit(
     """
     progress = as_progress(progress)
     group = group or joined(device_named(training.device))
-    with randomness.seeded(training.seed + 1000 * group.rank):
+    with seeded(training.seed + 1000 * group.rank):
         return _Run(task, training, criterion, group, progress).run()
+
+
+def training_record(
+    collection: Collection, dev: Collection | None, fitted: Fitted, measures: Sequence[str]
+) -> dict[str, object]:
+    """The training record of a saved model: data, duration, and results at the best epoch."""
+    best = fitted.history[fitted.best_epoch - 1]
+    return {
+        "version": VERSION,
+        "collection": collection.name,
+        "images": len(collection.images),
+        "texts": len(collection.texts),
+        "dev": None if dev is None else dev.name,
+        "best_epoch": fitted.best_epoch,
+        "epochs": len(fitted.history),
+        "metrics": {name: best[name] for name in measures if name in best},
+        "history": [dict(row) for row in fitted.history],
+        **({"resumed": fitted.resumed} if fitted.resumed else {}),
+    }
 
 
 class _Run:
@@ -199,7 +220,7 @@ class _Run:
     def _keep(self) -> None:
         if self.folder is None:
             return
-        everyone = self.group.everyone(randomness.states(self.device))
+        everyone = self.group.everyone(random_states(self.device))
         if not self.group.main:
             return
         generators = {f"{rank}/{name}": t for rank, each in enumerate(everyone) for name, t in each.items()}
@@ -229,13 +250,13 @@ class _Run:
         self._refuse_other(path, about)
         self.task.module.load_state_dict(checkpoints.under("module", tensors))
         _set_moments(self.optimiser, checkpoints.under("moments", tensors), self.device)
-        randomness.restore(checkpoints.under(f"generators/{self.group.rank}", tensors), self.device)
+        restore_random(checkpoints.under(f"generators/{self.group.rank}", tensors), self.device)
         value = -math.inf if about["best_value"] is None else about["best_value"]
         best = {name: tensor.to(self.device) for name, tensor in checkpoints.under("best", tensors).items()}
         place = about["epoch"], about["step"], tensors["loss"].to(self.device), about["history"]
         self.state = State(*place, best, about["best_epoch"], value)
 
-    def _refuse_other(self, path: Path, about: Mapping[str, Any]) -> None:
+    def _refuse_other(self, path: Path, about: Content) -> None:
         """Refuses a checkpoint of another run."""
         current = self._fixed()
         stored = {

@@ -22,9 +22,8 @@ from limner.core.extras import needed
 from limner.core.images import as_value, open_image
 from limner.core.progress import ProgressLike, as_progress
 from limner.core.torch_device import device_named
-from limner.encoders.batching import at_least_one
+from limner.encoders.batching import at_least_one, count_texts
 from limner.encoders.cache import content_key
-from limner.encoders.lengths import count_texts
 from limner.encoders.multimodal import refuse_blind
 from limner.encoders.offline import fingerprint_of, folder_of, pretrained, trained
 from limner.encoders.torch_encoders import number_type
@@ -221,7 +220,7 @@ class ImageCrossEncoder(ImagePairScorer):
         """The unchanged image."""
         return image
 
-    def batch(self, images: list[Any], texts: list[str]) -> Tensor:
+    def batch(self, images: list[object], texts: list[str]) -> Tensor:
         """The logit of the only label, or the log-odds of the second."""
         count_texts(self.model.tokenizer, texts, limit=self.model.max_seq_length)
         scores: Tensor = self.model.predict(

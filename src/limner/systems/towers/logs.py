@@ -1,23 +1,89 @@
-"""Logs of a training run: CSV and TensorBoard files in its folder, a tracker, and a live progress line."""
+"""Logs of a training run: CSV and TensorBoard files, a live progress line, and wandb, mlflow or trackio."""
 
 from __future__ import annotations
 
 import csv
+import importlib
 import io
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol
 
+from limner.core.errors import LimnerError
 from limner.core.extras import require
 from limner.core.files import write_text
 from limner.core.paths import folder_for
 from limner.core.progress import SILENT, Callback, Progress
 from limner.evaluation.measures import MEASURES, Measure
-from limner.systems.towers.trackers import Tracker
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
     from torch import Tensor
+
+TRACKERS = ("none", "wandb", "mlflow", "trackio")
+PROJECT = "limner"
+
+
+class Tracker(Protocol):
+    """Where the metrics of a run go."""
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """Logs the metrics of an epoch."""
+
+    def close(self) -> None:
+        """Ends the run."""
+
+
+def open_tracker(name: str, settings: Mapping[str, object]) -> Tracker | None:
+    """Begins a run; None for "none".
+
+    Args:
+        name: One of `TRACKERS`.
+        settings: What the run was started with.
+    """
+    if name == "none":
+        return None
+    try:
+        library = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise LimnerError(
+            f"track={name} needs the package {name!r}, which is not installed: pip install {name}"
+        ) from error
+    return _MlflowRun(library, settings) if name == "mlflow" else _WandbRun(library, settings)
+
+
+class _WandbRun:
+    """A run of wandb or of trackio, which has the same functions."""
+
+    def __init__(self, library: ModuleType, settings: Mapping[str, object]) -> None:
+        self._library = library
+        library.init(project=PROJECT, config=dict(settings))
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        self._library.log(dict(metrics), step=step)
+
+    def close(self) -> None:
+        self._library.finish()
+
+
+class _MlflowRun:
+    """A run of mlflow; the user's own run, if there is one, is used and stays open."""
+
+    def __init__(self, library: ModuleType, settings: Mapping[str, object]) -> None:
+        self._library, self._is_own = library, library.active_run() is None
+        if self._is_own:
+            library.start_run()
+        library.log_params(dict(settings))
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """Logs the metrics; their names may have no @ there."""
+        self._library.log_metrics({name.replace("@", "_at_"): value for name, value in metrics.items()}, step=step)
+
+    def close(self) -> None:
+        if self._is_own:
+            self._library.end_run()
 
 
 Row = Mapping[str, float]
@@ -118,7 +184,7 @@ class Live:
         self.steps = steps
         self.dev = ""
         self._said = 0.0
-        self._bar: Any = None
+        self._bar: Bar | None = None
         self._progress = SILENT if quiet else progress if progress is not SILENT else self._terminal_progress()
 
     def _terminal_progress(self) -> Progress:
@@ -130,10 +196,10 @@ class Live:
         if not console.is_terminal:
             return SILENT
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-        self._bar = Bar(*columns, console=console, transient=True)
-        self._bar.add_task("training", total=self.steps)
-        self._bar.start()
-        return Callback(lambda done, total: self._bar.update(0, completed=done, total=total))
+        bar = self._bar = Bar(*columns, console=console, transient=True)
+        self._task = bar.add_task("training", total=self.steps)
+        bar.start()
+        return Callback(lambda done, total: bar.update(self._task, completed=done, total=total))
 
     def step(self, done: int, epoch: str, loss: Tensor | float) -> None:
         """Records a step; the loss is read only from time to time, since reading it waits for the GPU."""
@@ -151,7 +217,7 @@ class Live:
 
     def _note(self, text: str) -> None:
         if self._bar is not None:
-            self._bar.update(0, description=text)
+            self._bar.update(self._task, description=text)
         else:
             self._progress.note(text)
 

@@ -23,7 +23,7 @@ from limner.core.errors import LimnerError
 from limner.core.extras import needed
 from limner.core.progress import ProgressLike, as_progress
 from limner.core.torch_device import device_named
-from limner.encoders.batching import by_length, padded
+from limner.encoders.batching import Tokenizer, by_length, padded
 from limner.encoders.offline import fingerprint_of, folder_of, pretrained, trained
 from limner.encoders.text_transformers import max_tokens_of
 from limner.encoders.torch_encoders import number_type
@@ -50,7 +50,7 @@ class Template:
     types: tuple[tuple[int, ...], int, tuple[int, ...], int, tuple[int, ...]]
 
     @classmethod
-    def of(cls, tokenizer: Any) -> Template:
+    def of(cls, tokenizer: Tokenizer) -> Template:
         """Derives the template from an example."""
         one = tokenizer("a", add_special_tokens=False)["input_ids"]
         example = tokenizer("a", "a", return_token_type_ids=True)
@@ -98,7 +98,7 @@ class PairReader:
         max_tokens: Tokens per pair, special tokens included.
     """
 
-    def __init__(self, tokenizer: Any, *, max_tokens: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, max_tokens: int) -> None:
         self.tokenizer, self.max_tokens = tokenizer, max_tokens
         self.template = Template.of(tokenizer)
         self._known: dict[str, list[int]] = {}

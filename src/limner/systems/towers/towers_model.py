@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,20 +21,21 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.files import write_text
 from limner.core.ids import Ids
-from limner.core.model_store import SavedModel
+from limner.core.model_store import Content, SavedModel
 from limner.core.paths import damage_told, read_text
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.torch_device import device_named
 from limner.encoders.opening import Source, VectorSource, load_source, source
 from limner.scores import Scores
-from limner.systems.towers import cards, checkpoints, losses, randomness
-from limner.systems.towers.encoding import as_array, as_sets, device_of, images_seen, texts_seen
+from limner.systems.hold_out import TrainedOn, saved_record
+from limner.systems.towers import checkpoints, losses
+from limner.systems.towers.branches import Unfrozen, pixels_of, trainable
+from limner.systems.towers.checkpoints import DESCRIPTIONS, write_card
+from limner.systems.towers.data import as_array, as_sets, device_of, images_seen, texts_seen
+from limner.systems.towers.distributed import seeded
 from limner.systems.towers.models import Compared, Joint, Probabilistic
-from limner.systems.towers.settings import settings
-from limner.systems.towers.shape import VARIANTS, Shape, built
-from limner.systems.towers.unfrozen import Unfrozen, pixels_of, trainable
+from limner.systems.towers.settings import VARIANTS, Shape, VariantSettings, built, settings
 from limner.systems.towers.vocabulary import Vocabulary
-from limner.systems.trained_on import TrainedOn, saved_record
 
 if TYPE_CHECKING:
     from limner.scores import VectorSets
@@ -67,8 +68,8 @@ class TowersModel:
     features: Source | None
     vocabulary: Vocabulary | None
     texts: Source | None
-    settings: Mapping[str, Mapping[str, Any]]
-    trained: Mapping[str, Any]
+    settings: Mapping[str, Content]
+    trained: Content
     trained_on: TrainedOn | None = None
 
     def scores(
@@ -158,7 +159,7 @@ class TowersModel:
     def _write_companions(self, config: Mapping[str, object], folder: Path) -> None:
         if self.vocabulary is not None:
             write_text(folder / WORDS, "".join(f"{word}\n" for word in self.vocabulary.words))
-        cards.write(folder, self.module, config, about=cards.ABOUT[self.variant])
+        write_card(folder, self.module, config, about=DESCRIPTIONS[self.variant])
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "cpu", trust: bool = False) -> TowersModel:
@@ -180,7 +181,7 @@ class TowersModel:
                 raise LimnerError(f"{folder}: max_tokens={max_tokens!r}, expected a whole number, 1 or above")
             saved.refuse_larger(groups["shape"], groups.get("several", {}), config["sizes"])
             features = load_source(config["features"], option="features", trust=trust)
-            with randomness.seeded(0):
+            with seeded(0):
                 module = _rebuilt(config, vocabulary, features, trust=trust)
             texts = None if vocabulary else load_source(config["texts"], option="texts", trust=trust)
         checkpoints.fill(module, saved)
@@ -219,11 +220,11 @@ class TowersModel:
     def _from_pixels(self, items: Items, features: object, progress: Progress) -> Compared:
         if features is not None:
             raise LimnerError(f"the model {self.name!r} has its own trained image encoder: leave out features=")
-        module: Any = self.module
+        encoder = cast("Unfrozen", self.module.images).encoder
         pieces = []
         for low in range(0, len(items), PIXELS_AT_ONCE):
             piece = items[low : low + PIXELS_AT_ONCE]
-            pieces.append(images_seen(module, pixels_of(module.images.encoder, piece)))
+            pieces.append(images_seen(self.module, pixels_of(encoder, piece)))
             progress(low + len(piece), len(items))
         return tuple(torch.cat(each) for each in zip(*pieces, strict=True))
 
@@ -239,7 +240,7 @@ class TowersModel:
         if not isinstance(self.module, Probabilistic):
             raise LimnerError(f"a model of kind {self.variant!r} has no matching probability: train 'pcme'")
         module = self.module
-        with randomness.seeded(0):  # the same samples on every call
+        with seeded(0):  # the same samples on every call
             drawn = [_samples(side, module.samples).cpu() for side in (images, texts)]
 
         def kernel(rows: npt.NDArray[np.float32], columns: npt.NDArray[np.float32]) -> Array:
@@ -265,14 +266,12 @@ def _sizes(module: Any) -> dict[str, int]:
     return {"features": int(module.images.linear.in_features), "texts": int(texts)}
 
 
-def _rebuilt(
-    config: Mapping[str, Any], vocabulary: Vocabulary | None, features: Source | None, *, trust: bool
-) -> Joint:
+def _rebuilt(config: Content, vocabulary: Vocabulary | None, features: Source | None, *, trust: bool) -> Joint:
     groups, variant = config["settings"], config["variant"]
     if "margin" in groups:
         losses.loss(groups["margin"]["loss"], trusted=trust)  # refuses a custom loss
     shape = settings(Shape, groups["shape"], owner=variant)
-    variant_settings: tuple[Any, ...] = tuple(
+    variant_settings: VariantSettings = tuple(
         settings(kind, groups[kind.__name__.lower()], owner=variant) for kind in VARIANTS[variant]
     )
     encoder = trainable(features) if groups["inputs"].get("unfreeze") else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
+from limner.core.model_store import Content
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.registry import takes
 from limner.core.torch_device import device_named
@@ -20,20 +21,35 @@ from limner.encoders.opening import Source, source
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.measures import parse
 from limner.scores import Scores
-from limner.systems.towers import cards, randomness
-from limner.systems.towers.branches import Vectors
-from limner.systems.towers.data import Batches, Texts, TowersBatch, TrainingPairs
-from limner.systems.towers.distributed import Group, joined
-from limner.systems.towers.encoding import as_array, as_sets, images_seen, texts_seen
-from limner.systems.towers.fit import Fitted, fit
+from limner.systems.hold_out import TrainedOn
+from limner.systems.towers.branches import Unfrozen, Vectors, pixels_of, trainable, unfrozen_state
+from limner.systems.towers.data import (
+    Batches,
+    Texts,
+    TowersBatch,
+    TrainingPairs,
+    as_array,
+    as_sets,
+    images_seen,
+    texts_seen,
+)
+from limner.systems.towers.distributed import Group, joined, seeded
+from limner.systems.towers.fit import Fitted, fit, training_record
 from limner.systems.towers.losses import warn_if_collapsed
 from limner.systems.towers.models import Compared, Joint
-from limner.systems.towers.settings import Training, continued, initial, split
-from limner.systems.towers.shape import VARIANTS, Inputs, Shape, built
+from limner.systems.towers.settings import (
+    VARIANTS,
+    Inputs,
+    Shape,
+    Training,
+    VariantSettings,
+    built,
+    continued,
+    initial,
+    split,
+)
 from limner.systems.towers.towers_model import TowersModel
-from limner.systems.towers.unfrozen import Unfrozen, pixels_of, trainable, unfrozen_state
 from limner.systems.towers.vocabulary import Vocabulary
-from limner.systems.trained_on import TrainedOn
 
 if TYPE_CHECKING:
     from limner.encoders.torch_encoders import TorchEncoder
@@ -88,7 +104,7 @@ def trained(
     *,
     dev: Collection | None,
     progress: Progress,
-    options: Mapping[str, Any],
+    options: Content,
 ) -> TowersModel:
     """Trains a variant; the arguments are those of `towers`."""
     start = _start(variant, options.get("init_from"))
@@ -117,12 +133,12 @@ class Plan:
     inputs: Inputs
     shape: Shape
     training: Training
-    own: tuple[Any, ...]
+    own: VariantSettings
     start: TowersModel | None = None
 
     def groups(self) -> dict[str, dict[str, object]]:
         """Plain values by group, as stored in a saved model; other objects are stored by name only."""
-        settings_by_group: dict[str, Any] = {"shape": self.shape, "training": self.training}
+        settings_by_group: dict[str, Shape | Training] = {"shape": self.shape, "training": self.training}
         settings_by_group |= {type(each).__name__.lower(): each for each in self.own}
         plain_groups = {
             name: {k: plain(v) for k, v in asdict(each).items()} for name, each in settings_by_group.items()
@@ -222,7 +238,7 @@ class TowersTask:
         self.pairs = TrainingPairs(collection, reading.see(collection.images), reading.read(collection), device=device)
         self.batches_of = Batches(self.pairs, plan.training.batch_size, plan.training.seed, group)
         self._held = None if dev is None else _DevSet.of(dev, reading, device)
-        with randomness.seeded(plan.training.seed):
+        with seeded(plan.training.seed):
             self.module = self._built().to(device)
 
     @property
@@ -297,9 +313,9 @@ STRUCTURE = ("word_dim", "hidden_dim", "embedding_dim", "cell", "pooling", "head
 """Settings that determine the weights: an initial model fixes them."""
 
 
-def _start(variant: str, model: Any) -> TowersModel | None:
+def _start(variant: str, model: object) -> TowersModel | None:
     """The trained model to start from, if there is one."""
-    start: TowersModel | None = initial(model, TowersModel)
+    start = initial(model, TowersModel)
     if start is not None and start.variant != variant:
         raise LimnerError(
             f"init_from= is a model of kind {start.variant!r}: expected {variant!r}, the variant to train"
@@ -383,7 +399,7 @@ def recall_names() -> list[str]:
 
 def _model(task: TowersTask, fitted: Fitted) -> TowersModel:
     plan, collection = task.plan, task.collection
-    about = {**cards.summary(collection, task.dev, fitted, recall_names()), "pairs": len(task.pairs)}
+    about = {**training_record(collection, task.dev, fitted, recall_names()), "pairs": len(task.pairs)}
     record = TrainedOn.of(collection)
     if plan.start is not None:
         about["start"] = {"name": plan.start.name, "fingerprint": plan.start.fingerprint}
