@@ -39,7 +39,7 @@ def world(steps: int) -> tuple[Collection, Embeddings]:
 
 def task_of(steps: int, sizes: dict[str, int], device: str) -> Any:
     """What limner trains, with its module."""
-    from limner.core.torch_device import device_named
+    from limner.core.tensors import device_named
     from limner.systems.towers.distributed import Group
     from limner.systems.towers.settings import Inputs, Margin, Shape, Training
     from limner.systems.towers.training import Plan, TowerInputs, TowersTask

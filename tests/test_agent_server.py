@@ -15,9 +15,8 @@ from typer.testing import CliRunner
 import limner
 import toys
 from limner.cli import app
-from limner.cli.agent_server import REVISIONS, AgentServer, Tool
-from limner.cli.agent_tools import agent_tools
-from limner.cli.output_schemas import output_schema
+from limner.cli.agent_server import REVISIONS, AgentServer, Tool, agent_tools
+from limner.cli.shell import output_schema
 
 CALL = "tools/call"
 

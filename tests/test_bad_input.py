@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from limner.annotate.store import open_store
 from limner.cli import app
-from limner.cli.errors import Status
+from limner.cli.shell import Status
 
 EMBEDDINGS = ["evaluate", "captions.csv", "--images", "I.npy", "--texts", "T.npy"]
 MATRIX = ["evaluate", "captions.csv", "--scores", "S.npy"]

@@ -9,8 +9,7 @@ import pytest
 
 import limner
 from limner.core.errors import LimnerError
-from limner.evaluation.callbacks import lightning_callback, measured, trainer_callback
-from limner.evaluation.meter import RetrievalMeter
+from limner.evaluation.callbacks import RetrievalMeter, lightning_callback, measured, trainer_callback
 
 torch = pytest.importorskip("torch", reason="training loops need torch")
 SIDE = 24

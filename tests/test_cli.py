@@ -23,8 +23,8 @@ import limner
 from limner.cli import app, console
 from limner.cli.commands.compare.differences import placements
 from limner.cli.commands.evaluate import one_system
-from limner.cli.errors import STATUSES, Status
 from limner.cli.options import loading
+from limner.cli.shell import STATUSES, Status
 from limner.core.errors import UnknownName
 from limner.datasets import DATASETS
 from limner.datasets.runs import read_run

@@ -18,7 +18,7 @@ import limner
 from limner import Embeddings, Scores
 from limner.cli import app, console
 from limner.cli.console import Lines
-from limner.cli.errors import Status
+from limner.cli.shell import Status
 from limner.explain.adversarial import attack
 from limner.explain.colours import PLAIN, css_colours
 

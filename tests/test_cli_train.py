@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import limner
 from limner import LimnerError, systems
 from limner.cli import app
-from limner.cli.errors import Status
+from limner.cli.shell import Status
 
 WORLD = ("scenes", "-O", "images=60")
 

@@ -12,7 +12,7 @@ from limner.evaluation.measures import parse
 from limner.evaluation.placements import NEVER, RankOptions, RankRequest, place
 
 module = importlib.import_module("limner.evaluation.evaluate")
-unjudged = importlib.import_module("limner.evaluation.unjudged_ranges")
+unjudged = importlib.import_module("limner.evaluation.partial_judgements")
 
 
 def world(rng):

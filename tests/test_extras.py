@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from limner import Embeddings, Judgements, LimnerError, Scores, evaluate
 from limner.cli import app
-from limner.core import cache_dir
+from limner.core import paths
 from limner.core.extras import EXTRAS, PACKAGES, of_an_extra
 from limner.core.registry import Registry
 from limner.datasets.runs import read_run
@@ -27,10 +27,10 @@ def hide_packages(monkeypatch):
             monkeypatch.delitem(sys.modules, loaded)
         for name in names:
             monkeypatch.setitem(sys.modules, name, None)
-        cache_dir.settle_matplotlib.cache_clear()
+        paths.settle_matplotlib.cache_clear()
 
     yield hide
-    cache_dir.settle_matplotlib.cache_clear()
+    paths.settle_matplotlib.cache_clear()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import limner
 from limner import Embeddings, LimnerError, systems
 from limner.cli import app
-from limner.cli.errors import Status
+from limner.cli.shell import Status
 from limner.datasets import write
 from limner.encoders.image_descriptors import Histograms
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from limner import Collection, Ids, Items, Judgements
-from limner.evaluation.folds import Folds
+from limner.evaluation.protocols import Folds
 
 
 def collection(images, texts):

@@ -22,7 +22,7 @@ from limner.annotate.store.answers import answers, submit
 from limner.annotate.store.people import add_annotator
 from limner.annotate.store.tasks import lease
 from limner.cli import app
-from limner.cli.errors import Status
+from limner.cli.shell import Status
 
 WORLD = ("scenes", "-O", "images=60")
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import json_samples
 from limner.cli import app
-from limner.cli.output_schemas import FOLDER, output_schema
+from limner.cli.shell import FOLDER, output_schema
 
 jsonschema = pytest.importorskip("jsonschema", reason="schemas are tested with jsonschema")
 COMMANDS = sorted({command for command, _ in json_samples.samples()})
@@ -72,4 +72,4 @@ def test_the_command_prints_a_schema():
     unknown = CliRunner().invoke(app, ["help", "--schema", "data", "descibe"])
     assert unknown.exit_code == 3 and "did you mean 'data describe'" in unknown.stderr
     assert CliRunner().invoke(app, ["help", "--schema"]).exit_code == 3
-    assert sys.modules["limner.cli.output_schemas"] and "Usage" in CliRunner().invoke(app, ["help", "search"]).stdout
+    assert sys.modules["limner.cli.shell"] and "Usage" in CliRunner().invoke(app, ["help", "search"]).stdout

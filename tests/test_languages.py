@@ -12,7 +12,7 @@ import limner
 from limner.cli import app
 from limner.core.errors import LimnerError, UnknownName
 from limner.datasets.multilingual import load_crossmodal, load_xtd10
-from limner.evaluation.diagnostics.languages import MACRO, evaluate_languages
+from limner.evaluation.diagnostics.breakdown import MACRO, evaluate_languages
 
 
 def xtd10(folder, *, images=4):

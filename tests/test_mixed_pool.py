@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from limner import Collection, Items, Judgements, LimnerError
 from limner.cli import app
-from limner.evaluation.diagnostics.mixed_pool import ALONE, CENTRED, MIXED, evaluate_mixed
+from limner.evaluation.diagnostics.modality_gap import ALONE, CENTRED, MIXED, evaluate_mixed
 
 CAPTIONS = [("a", "0"), ("a", "1"), ("b", "2"), ("b", "3"), ("c", "4"), ("c", "5"), ("d", "6"), ("d", "7"), ("d", "0")]
 

@@ -10,7 +10,7 @@ import limner
 from limner.cli import app
 from limner.core.errors import LimnerError
 from limner.evaluation import leaderboard
-from limner.evaluation.boards.model_card import TASKS, read_model_card, write_model_card
+from limner.evaluation.boards.hub_results import TASKS, read_model_card, write_model_card
 
 hub = pytest.importorskip("huggingface_hub", reason="model cards are read and written by huggingface_hub")
 

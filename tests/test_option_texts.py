@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import limner
 from limner import LimnerError
 from limner.cli import app
-from limner.cli.errors import Status
+from limner.cli.shell import Status
 from limner.core.options import parsed_call, parsed_options, parsed_value
 from limner.core.registry import typed
 

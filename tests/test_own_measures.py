@@ -15,7 +15,7 @@ import own_measures
 import toys
 from limner import Judgements, LimnerError, Measure, Report, Scores, compare, evaluate
 from limner.cli import app
-from limner.cli.errors import Status
+from limner.cli.shell import Status
 from limner.core.errors import Untrusted
 from limner.evaluation.measures import MEASURES, MeasureKind, parse
 from limner.evaluation.reports.report import REPORT_FORMATS

@@ -24,15 +24,14 @@ from limner.evaluation.reports.page import (
     figures,
     gallery,
     headline,
-    hubness,
     labels,
-    ranks,
+    rank_charts,
     render,
     system_comparison,
     words,
 )
 from limner.evaluation.reports.page.estimates import _agreement
-from limner.evaluation.reports.page.slices import slices_finding
+from limner.evaluation.reports.page.system_comparison import slices_finding
 from limner.evaluation.reports.page.truth import Truth, missing, relevant_in, spread
 from limner.evaluation.reports.report import curve_depth, first_ranks, recall_curve
 from limner.evaluation.slices import Slice, Slices
@@ -153,17 +152,17 @@ def test_recall_curve_goes_as_deep_as_ranks_are_known(world, report):
 
 def test_rank_bins_hold_every_query_once():
     values = np.array([1, 1, 2, 3, 5, 6, 10, 11, 49, np.inf, 1.5])
-    edges = ranks.rank_edges(49)
+    edges = rank_charts.rank_edges(49)
     assert edges == [1, 2, 5, 10, 20, 50]
     slow = [sum(low < v <= high for v in values) / len(values) for low, high in zip([0, *edges], edges, strict=False)]
-    assert ranks.shares_by_bin(values, edges) == pytest.approx([*slow, 1 / 11])
-    assert ranks.rank_edges(25_000)[-3:] == [10_000, 20_000, 50_000]
+    assert rank_charts.shares_by_bin(values, edges) == pytest.approx([*slow, 1 / 11])
+    assert rank_charts.rank_edges(25_000)[-3:] == [10_000, 20_000, 50_000]
 
 
 def test_lorenz_curve_encloses_the_gini_coefficient():
     counts = np.random.default_rng(0).poisson(2, 120) ** 2
     hubs = limner.Hubs(limner.Ids([f"c{k}" for k in range(120)]), counts, 10)
-    x, y = zip(*hubness.lorenz_points(hubs, n_points=1000), strict=True)
+    x, y = zip(*rank_charts.lorenz_points(hubs, n_points=1000), strict=True)
     area = sum((x[i + 1] - x[i]) * (y[i] + y[i + 1]) / 2 for i in range(len(x) - 1))
     assert 1 - 2 * area == pytest.approx(hubs.gini)
 
@@ -171,7 +170,7 @@ def test_lorenz_curve_encloses_the_gini_coefficient():
 def test_chance_is_the_binomial_distribution():
     hubs = limner.Hubs(limner.Ids(["a", "b", "c", "d"]), np.array([3, 1, 1, 1]), 1)
     slow = [math.comb(6, j) * 0.25**j * 0.75 ** (6 - j) for j in range(7)]
-    assert hubness.chance([0, 1, 4], hubs, 6) == pytest.approx([sum(slow[:1]), sum(slow[:2]), sum(slow[:5])])
+    assert rank_charts.chance([0, 1, 4], hubs, 6) == pytest.approx([sum(slow[:1]), sum(slow[:2]), sum(slow[:5])])
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -14,8 +14,8 @@ import limner
 import toys
 from limner.cli.console import Lines
 from limner.core.progress import counting
+from limner.evaluation.diagnostics.breakdown import evaluate_languages
 from limner.evaluation.diagnostics.composed import evaluate_composed
-from limner.evaluation.diagnostics.languages import evaluate_languages
 from limner.evaluation.tuning import tune
 from limner.explain.embedding_map import embedding_map, failure_classes
 from limner.explain.failures import explain, failures

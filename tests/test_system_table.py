@@ -13,8 +13,8 @@ import limner
 import toys
 from limner.cli import app
 from limner.core.errors import LimnerError, UnknownName
-from limner.evaluation.boards.eval_results import write_eval_result
-from limner.evaluation.reports.system_table import system_table
+from limner.evaluation.boards.hub_results import write_eval_result
+from limner.evaluation.reports.report_tables import system_table
 
 
 @pytest.fixture(scope="module")

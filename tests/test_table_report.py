@@ -9,8 +9,8 @@ import pytest
 
 import limner
 from limner.core.errors import LimnerError
+from limner.evaluation.diagnostics.breakdown import LanguageLine, LanguageReport
 from limner.evaluation.diagnostics.composed import ComposedLine, ComposedReport
-from limner.evaluation.diagnostics.languages import LanguageLine, LanguageReport
 from limner.explain.audit import audit
 from limner.explain.probe_results import PAIR, ProbeLine, ProbeReport
 from limner.stats import mean_interval

@@ -119,7 +119,7 @@ command.main()
 """
 HELP = """
 import limner.__main__ as command, sys, threading
-from limner.cli.errors import Shell
+from limner.cli.shell import Shell
 
 def help(*given):
     "A library that makes another error of an interrupt while the command line is read: help is shown there."

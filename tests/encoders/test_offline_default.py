@@ -18,7 +18,7 @@ import loopback_hub
 from limner.core.collection import Items
 from limner.core.errors import LimnerError, LimnerWarning, MissingExtra
 from limner.core.extras import missing
-from limner.core.tensor_files import read_legacy_weights
+from limner.core.tensors import read_legacy_weights
 from limner.encoders import encoded, encoder, offline_model
 from limner.encoders.cache import Cached
 from limner.encoders.contract import notes_of

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import limner
 from limner.cli import app
-from limner.cli.commands.explain.attack import _ignored
+from limner.cli.commands.explain.hard_negatives import _ignored
 from limner.explain.adversarial import FURTHER, KINDS
 from limner.explain.blind_baselines import Attack
 from limner.explain.failure_classes import CLASSES
@@ -176,7 +176,7 @@ def test_attack_leaves_out_texts_without_an_image_and_ignored_words_that_keep_th
     texts = limner.Items([*world.texts.ids, "lone"], [*world.texts.values, "two red circles"], kind="text")
     pairs = limner.Judgements.from_pairs(world.judgements.relevant, queries=world.images.ids, candidates=texts.ids)
     extended = limner.Collection("scenes", world.images, texts, pairs)
-    monkeypatch.setattr("limner.cli.commands.explain.attack.load", lambda *_: extended)
+    monkeypatch.setattr("limner.cli.commands.explain.hard_negatives.load", lambda *_: extended)
     text = call("explain", "attack", "scenes", "--kind", "colour-in", "-o", tmp_path / "edits.csv")
     assert f"of {len(world.texts):,} queries changed" in text
 
@@ -238,8 +238,7 @@ def test_what_comes_from_outside_is_escaped(world, matrix, tmp_path):
 
 
 def test_a_thumbnail_carries_boxes_in_its_own_units(world):
-    from limner.evaluation.reports.page.failures import section
-    from limner.evaluation.reports.page.gallery import Gallery
+    from limner.evaluation.reports.page.gallery import Gallery, section
 
     done = explain(failures(limner.Scores.from_matrix(
         np.random.default_rng(1).random((len(world.texts), len(world.images))),

@@ -16,7 +16,8 @@ from photo_toys import COLOURS, bad_files, photograph
 from PIL import Image
 from typer.testing import CliRunner
 
-from limner.cli import app, photo_folders, search_results
+from limner.cli import app, photo_folders
+from limner.cli.commands import search as search_results
 from limner.cli.terminal_images import PROTOCOLS, TerminalImages, protocol_of, sixel
 
 pytest.importorskip("lancedb")

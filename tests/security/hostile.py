@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from limner.cli import app
-from limner.cli.errors import Status
+from limner.cli.shell import Status
 
 IMAGES, PER_IMAGE = 6, 2
 

@@ -436,7 +436,7 @@ model-index:
 
 
 def _carded(folder: Path) -> Any:
-    from limner.evaluation.boards.model_card import read_model_card
+    from limner.evaluation.boards.hub_results import read_model_card
 
     return [(entry.key, entry.value) for entry in read_model_card(folder / "README.md")]
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import limner
 from limner import LimnerError, systems
 from limner.cli import app
-from limner.cli.errors import Status
+from limner.cli.shell import Status
 from limner.core.errors import Untrusted
 from limner.core.registry import Registry
 

@@ -20,7 +20,7 @@ from hostile import IMAGES, PER_IMAGE, folder, limner_process, refused, shell  #
 
 import limner
 from limner import LimnerError
-from limner.cli.errors import Status
+from limner.cli.shell import Status
 from limner.core import paths
 from limner.datasets.runs import read_run
 

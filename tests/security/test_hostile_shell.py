@@ -16,8 +16,7 @@ from hostile import IMAGES, PER_IMAGE, folder, limner_process, refused, shell  #
 
 from limner import LimnerError
 from limner.cli.console import as_text, escaped
-from limner.core import paths
-from limner.core import spreadsheet as cells
+from limner.core import markup, paths
 
 EMBEDDINGS = ("evaluate", "captions.csv", "--images", "I.npy", "--texts", "T.npy", "--measures", "R@1")
 
@@ -177,10 +176,10 @@ FORMULAS = [
 
 def test_cells_compute_nothing_and_come_back_as_they_were():
     for text in FORMULAS:
-        written = cells.guarded(text)
-        assert cells.unguarded(written) == text
+        written = markup.guarded(text)
+        assert markup.unguarded(written) == text
         assert not written.startswith(("=", "@", "\t", "\r")) and (written[:1] not in "+-" or text in ("", "-1.5"))
-    assert cells.guarded(-3) == -3
+    assert markup.guarded(-3) == -3
 
 
 def test_answers_of_people_with_odd_names_are_no_formulas(tmp_path):

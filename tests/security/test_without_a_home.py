@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import limner
-from limner.core import cache_dir
+from limner.core import paths
 
 NOBODY = 65534
 SOURCE = Path(limner.__file__).parents[1]
@@ -101,8 +101,8 @@ def test_commands(as_nobody, words):
 def test_without_any_place_for_temporary_files(as_nobody):
     """Then there is no cache, and everything is compiled anew."""
     code = "import tempfile; tempfile._candidate_tempdir_list = lambda: ['/']; "
-    code += "from limner import Scores; from limner.core import cache_dir; "
-    code += "import numpy as np; print(cache_dir.private_folder(), "
+    code += "from limner import Scores; from limner.core import paths; "
+    code += "import numpy as np; print(paths.private_folder(), "
     code += "Scores.from_matrix(np.eye(3), 'abc', 'xyz').top(1).indices.tolist())"
     done = as_nobody("-c", code)
     assert (done.returncode, done.stdout.strip()) == (0, "None [[0], [1], [2]]"), done.stderr
@@ -114,17 +114,17 @@ def test_without_any_place_for_temporary_files(as_nobody):
 @pytest.fixture
 def temporary(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    cache_dir.private_folder.cache_clear()
+    paths.private_folder.cache_clear()
     yield tmp_path
-    cache_dir.private_folder.cache_clear()
+    paths.private_folder.cache_clear()
 
 
 def test_the_folder_is_the_same_in_every_run_and_closed_to_others(temporary):
-    folder = cache_dir.private_folder()
+    folder = paths.private_folder()
     assert folder == temporary / f"limner-{os.getuid()}"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    cache_dir.private_folder.cache_clear()
-    assert cache_dir.private_folder() == folder
+    paths.private_folder.cache_clear()
+    assert paths.private_folder() == folder
 
 
 @pytest.mark.parametrize("trap", ["open to all", "a link", "a file", "of somebody else"])
@@ -144,6 +144,6 @@ def test_a_folder_that_others_could_have_filled_is_not_used(temporary, trap):
             pytest.skip("needs root, to give a folder away")
         name.mkdir(mode=0o700)
         os.chown(name, NOBODY, NOBODY)
-    used = cache_dir.private_folder()
+    used = paths.private_folder()
     assert used.parent == temporary and used != name and not used.is_symlink()
     assert stat.S_IMODE(used.stat().st_mode) == 0o700

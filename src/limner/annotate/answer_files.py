@@ -24,7 +24,7 @@ from limner.annotate.store.contents import Key
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.files import replacing, replacing_folder, write_text
 from limner.core.judgements import Judgements
-from limner.core.spreadsheet import guarded_row, unguarded
+from limner.core.markup import guarded_row, unguarded
 from limner.datasets.coco_judgements import read_eccv
 from limner.datasets.flickr import crowd_votes
 from limner.datasets.text_files import filled_lines, json_lines, table

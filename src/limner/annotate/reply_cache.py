@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from limner.core.cache_dir import cache_folder
+from limner.core.paths import cache_folder
 
 _FILE = "answers.db"
 _WAIT = 10.0  # seconds until another process has written

@@ -16,7 +16,7 @@ from limner.annotate.store.free_tasks import taken_out
 from limner.annotate.store.schema import caption, image, pair, task, task_item
 from limner.core.errors import LimnerError
 from limner.core.files import replacing
-from limner.core.spreadsheet import guarded_row
+from limner.core.markup import guarded_row
 
 COLUMNS = ("image", "caption", "text", "grade", "reasons", "comment", "annotator")
 

@@ -12,7 +12,7 @@ from limner.annotate.store.people import annotator_ids
 from limner.annotate.store.studies import Question, add_answers, questions, study_answers, study_named
 from limner.core.errors import LimnerError
 from limner.core.files import replacing
-from limner.core.spreadsheet import guarded_row, unguarded
+from limner.core.markup import guarded_row, unguarded
 from limner.datasets.text_files import json_lines, table
 
 

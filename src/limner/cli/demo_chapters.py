@@ -18,6 +18,7 @@ import scipy.linalg  # noqa: F401  # its BLAS is loaded first, so that the limit
 
 import limner
 from limner.core.collection import Collection, Items
+from limner.core.options import OptionValues
 from limner.core.paths import folder_for
 from limner.core.progress import SILENT, Progress
 from limner.evaluation.comparison import Comparison, Difference
@@ -39,7 +40,7 @@ class Chapter:
 
     title: str
     text: str
-    data: dict[str, Any] = field(default_factory=dict)
+    data: OptionValues = field(default_factory=dict)
 
 
 def silent(_: str) -> AbstractContextManager[Progress]:

@@ -28,7 +28,7 @@ LISTED_IMAGES = 20
 """Images that do not open and are listed in a warning."""
 
 
-def known_systems(names: Any) -> Any:
+def known_systems(names: str | list[str] | None) -> str | list[str] | None:
     """Refuses names of systems that there are not, when the command line is read: before anything is loaded."""
     from limner.encoders.named_models import is_model_name
     from limner.systems import SYSTEMS

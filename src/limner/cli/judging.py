@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import typer
 
 from limner.cli.console import progress, tell
 from limner.cli.options import number, switch, text_option, whole_numbers
+from limner.core.options import OptionValues
 
 if TYPE_CHECKING:
     from limner.annotate.endpoint import EndpointJudge
@@ -23,7 +24,7 @@ SAMPLE = 4
 
 
 def endpoint_judge(
-    options: Mapping[str, Any], collection: Collection, store: Store, *, in_reverse_of: EndpointJudge | None = None
+    options: OptionValues, collection: Collection, store: Store, *, in_reverse_of: EndpointJudge | None = None
 ) -> EndpointJudge:
     """The judge behind an endpoint, from the options of the command line.
 
@@ -61,7 +62,7 @@ def endpoint_judge(
     )
 
 
-def judge_pairs(store: Store, judge: Any, pairs: Sequence[Key]) -> dict[str, Any]:
+def judge_pairs(store: Store, judge: Any, pairs: Sequence[Key]) -> OptionValues:
     """Asks a judge for pairs; a long run of an endpoint is forecast from its first answers.
 
     In a terminal, a judge that costs money goes on only if the user agrees, or if there is a budget.
@@ -83,7 +84,7 @@ def judge_pairs(store: Store, judge: Any, pairs: Sequence[Key]) -> dict[str, Any
     return joined_runs(sample, _run(store, judge, pairs))
 
 
-def _run(store: Store, judge: Any, pairs: Sequence[Key]) -> dict[str, Any]:
+def _run(store: Store, judge: Any, pairs: Sequence[Key]) -> OptionValues:
     from limner.annotate.judge_runs import ask_all
 
     with progress(f"asking {judge.name} for {len(pairs):,} pairs", "pairs") as stage:
@@ -96,7 +97,7 @@ def _costs_unasked(judge: Any) -> bool:
     return bool(in_terminal and judge.price is not None and judge.budget is None)
 
 
-def summary(name: str, data: Mapping[str, Any]) -> str:
+def summary(name: str, data: OptionValues) -> str:
     """The result of a run in words."""
     from limner.annotate.judge_runs import spending_words
 

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from limner.cli.attached_options import COMMAND_OPTIONS
+from limner.cli.command_table import Json as Json
+from limner.cli.command_table import Trust as Trust
 from limner.cli.console import progress, tell, warn
-from limner.cli.program_options import Json as Json
-from limner.cli.program_options import Trust as Trust
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.extras import require
+from limner.core.options import OptionValues, truth
 from limner.core.options import parsed_options as options
-from limner.core.options import truth
-from limner.core.paths import refuse_unwritable
+from limner.core.paths import JsonObject, refuse_unwritable
 
 if TYPE_CHECKING:
     from limner.cluster import Cluster
     from limner.core.collection import Collection
+
+Output = TypeVar("Output")
 
 
 def word(about: str, *names: str, metavar: str = "NAME", **more: Any) -> Any:
@@ -30,12 +32,12 @@ def word(about: str, *names: str, metavar: str = "NAME", **more: Any) -> Any:
     return typer.Option(*names, metavar=metavar, help=about, **more)
 
 
-def writable(value: Any) -> Any:
+def writable(value: Output) -> Output:
     """Refuses an output file or folder that cannot be written, when the command line is read."""
     return _writable(value, is_file=False)
 
 
-def writable_file(value: Any) -> Any:
+def writable_file(value: Output) -> Output:
     """Refuses an output file that cannot be written, when the command line is read: before anything is loaded."""
     return _writable(value, is_file=True)
 
@@ -58,10 +60,10 @@ def writable_store(store: str) -> str:
     return store
 
 
-def _writable(value: Any, *, is_file: bool) -> Any:
+def _writable(value: Output, *, is_file: bool) -> Output:
     for path in value if isinstance(value, (list, tuple)) else [value]:
         if path is not None:
-            refuse_unwritable(path, is_file=is_file)
+            refuse_unwritable(Path(str(path)), is_file=is_file)
     return value
 
 
@@ -140,7 +142,7 @@ def on_cluster(address: str | None) -> Iterator[Cluster | None]:
         yield cluster
 
 
-def loading(words: list[str] | None) -> dict[str, Any]:
+def loading(words: list[str] | None) -> OptionValues:
     """Parses NAME=VALUE options; a value is a number, true, false, null, a JSON list or object, or text.
 
     >>> loading(["images=photos", "seed=3", "graded=true"])
@@ -152,7 +154,7 @@ def loading(words: list[str] | None) -> dict[str, Any]:
         raise typer.BadParameter(str(error)) from error
 
 
-def number(options: Mapping[str, Any], name: str, default: float) -> Any:
+def number(options: JsonObject, name: str, default: float) -> Any:
     """A number among parsed options.
 
     >>> number({"seed": 3}, "seed", 0), number({}, "weight", 0.5)
@@ -164,7 +166,7 @@ def number(options: Mapping[str, Any], name: str, default: float) -> Any:
     return value
 
 
-def whole_numbers(options: Mapping[str, Any], **least: int) -> None:
+def whole_numbers(options: JsonObject, **least: int) -> None:
     """Refuses options that are not whole numbers, or are too small.
 
     >>> whole_numbers({"pooled": 18}, pooled=1, positives=0)
@@ -175,7 +177,7 @@ def whole_numbers(options: Mapping[str, Any], **least: int) -> None:
             raise typer.BadParameter(f"-O {name}={value}: expected a whole number, {low} or more")
 
 
-def named_options(words: list[str] | None, names: tuple[str, ...], of: str) -> dict[str, Any]:
+def named_options(words: list[str] | None, names: tuple[str, ...], of: str) -> OptionValues:
     """The -O options, parsed; refused if they have other names.
 
     Args:
@@ -189,17 +191,17 @@ def named_options(words: list[str] | None, names: tuple[str, ...], of: str) -> d
     return chosen
 
 
-def command_options(words: list[str] | None, command: str) -> tuple[dict[str, Any], list[str]]:
+def command_options(words: list[str] | None, command: str) -> tuple[OptionValues, list[str]]:
     """The -O options of a command, parsed, and the others, which are those of the loader."""
     return own_options(words, COMMAND_OPTIONS[command])
 
 
-def text_option(options: Mapping[str, Any], name: str) -> str | None:
+def text_option(options: JsonObject, name: str) -> str | None:
     """An option that is a word; None if it is not given."""
     return None if name not in options else str(options[name])
 
 
-def switch(options: Mapping[str, Any], name: str, *, default: bool = False) -> bool:
+def switch(options: JsonObject, name: str, *, default: bool = False) -> bool:
     """An option that is true or false.
 
     >>> switch({"informed": True}, "informed"), switch({}, "failures", default=True)
@@ -220,7 +222,7 @@ def files_of(words: str) -> list[Path]:
     return [Path(words)] if Path(words).exists() else [Path(each) for each in words.split(",")]
 
 
-def own_options(words: list[str] | None, names: tuple[str, ...]) -> tuple[dict[str, Any], list[str]]:
+def own_options(words: list[str] | None, names: tuple[str, ...]) -> tuple[OptionValues, list[str]]:
     """The -O options with these names, parsed, and the others, which are those of the loader."""
     own_words = [each for each in words or [] if each.partition("=")[0].strip() in names]
     return loading(own_words), [each for each in words or [] if each not in own_words]

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -36,7 +36,7 @@ class PhotoModel:
     """
 
     name: str
-    open: Callable[[], Any]
+    open: Callable[[], object]
     line: str
 
 
@@ -92,7 +92,7 @@ def photo_model(name: str | None, *, place: str = "", yes: bool = False, trust: 
     return PhotoModel(default.name, lambda: _opened_model(default.name), line)
 
 
-def _opened_model(name: str, *, trust: bool = False) -> Any:
+def _opened_model(name: str, *, trust: bool = False) -> object:
     """The model of that name. An encoder of limner is opened without what trained systems import."""
     from limner.encoders import ENCODERS
 
@@ -158,7 +158,7 @@ def open_photo_folder(
     return PhotoFolder(path, index, target.path, chosen.name, target.left_out())
 
 
-def _with_features(model: Any, features: str | None) -> Any:
+def _with_features(model: object, features: str | None) -> object:
     if features is None:
         return model
     from limner.systems.system_spec import with_features
@@ -166,7 +166,7 @@ def _with_features(model: Any, features: str | None) -> Any:
     return with_features(model, as_features(features))
 
 
-def _up_to_date(target: PhotoIndex, model: Any) -> Index:
+def _up_to_date(target: PhotoIndex, model: object) -> Index:
     """The index after a refresh, if the folder has changed; tells what is left out."""
     changes = target.changes()
     if not str(changes):
@@ -182,7 +182,7 @@ def _up_to_date(target: PhotoIndex, model: Any) -> Index:
     return index
 
 
-def _refuse_unfit(model: Any, name: str, query_kinds: Collection[str]) -> None:
+def _refuse_unfit(model: object, name: str, query_kinds: Collection[str]) -> None:
     """Refuses a model that cannot encode images, or the queries, before anything is encoded."""
     kinds = getattr(model, "kinds", ("image", "text"))
     if "image" not in kinds:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+Batch = Any
+"""A batch of rows of pyarrow, which has no types."""
 BATCH_ROWS = 1024
 _LARGEST_BATCH = 2**28
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
@@ -77,7 +79,7 @@ class _Budget:
         refuse_bomb(self.unpacked, self.packed, where=self.where)
 
 
-def _group_by_group(path: str | Path, columns: list[str], budget: _Budget, *, texts: list[str]) -> Iterator[Any]:
+def _group_by_group(path: str | Path, columns: list[str], budget: _Budget, *, texts: list[str]) -> Iterator[Batch]:
     with parquet_module().ParquetFile(path, read_dictionary=texts) as file:
         for group in range(file.num_row_groups):
             table = file.read_row_group(group, columns=columns, use_threads=False)
@@ -86,7 +88,7 @@ def _group_by_group(path: str | Path, columns: list[str], budget: _Budget, *, te
                 yield _without_dictionaries(batch)
 
 
-def _in_small_batches(path: str | Path, columns: list[str], budget: _Budget, *, rows: int) -> Iterator[Any]:
+def _in_small_batches(path: str | Path, columns: list[str], budget: _Budget, *, rows: int) -> Iterator[Batch]:
     with parquet_module().ParquetFile(path) as file:
         size = max(1, min(BATCH_ROWS, rows))
         for batch in file.iter_batches(batch_size=size, columns=columns, use_threads=False):
@@ -94,7 +96,7 @@ def _in_small_batches(path: str | Path, columns: list[str], budget: _Budget, *, 
             yield batch
 
 
-def _without_dictionaries(batch: Any) -> Any:
+def _without_dictionaries(batch: Batch) -> Batch:
     pa = arrow_module("a Parquet file")
     plain = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
     return pa.RecordBatch.from_arrays(plain, names=batch.schema.names)

@@ -21,6 +21,9 @@ from limner.core.markup import SHOWN, SIDE, overview_html
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+Column = Sequence[Any]
+"""Texts, images, or the values of a field."""
+
 
 @dataclass(frozen=True, eq=False)
 class Items:
@@ -39,8 +42,8 @@ class Items:
     """
 
     ids: Ids
-    values: Sequence[Any]
-    fields: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    values: Column
+    fields: Mapping[str, Column] = field(default_factory=dict)
     kind: str = "image"
 
     def __post_init__(self) -> None:
@@ -69,7 +72,7 @@ class Items:
             if not isinstance(value, str):
                 raise LimnerError(f"text {self.ids[row]!r} (row {row}) is {type(value).__name__}, expected a string")
 
-    def field(self, name: str) -> Sequence[Any]:
+    def field(self, name: str) -> Column:
         """One extra column; for an unknown name, the error lists the known ones."""
         if name not in self.fields:
             raise UnknownName("field", name, self.fields, of=f"the {self.kind}s")

@@ -15,12 +15,13 @@ from functools import wraps
 from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar
 
 from limner.core.errors import LimnerWarning
+from limner.core.options import OptionValues
 
 
 class HasNotes(Protocol):
     """A dataclass with notes."""
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+    __dataclass_fields__: ClassVar[OptionValues]
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from limner.core.errors import LimnerError, UnknownName, ZeroVectors, shown
 from limner.core.files import replacing, write_text
 from limner.core.ids import Ids
 from limner.core.paths import damage_told, parse_json, read_arrays, read_text, refuse_irregular
-from limner.core.tensor_files import read_array, read_tensors, write_tensors
+from limner.core.tensors import read_array, read_tensors, write_tensors
 
 _STEPS = 4096  # for unit vectors, dot products on this grid add up to at most 2 ** 24
 _ROWS_AT_ONCE = (
@@ -245,7 +245,7 @@ def named_vectors(data: Any) -> tuple[list[object], Any] | None:
     return (list(range(len(table[columns[0]]))), table[columns[0]]) if len(names) == 1 == len(columns) else None
 
 
-def _listed(column: Any) -> list[object]:
+def _listed(column: Iterable[object]) -> list[object]:
     return list(column.to_pylist() if hasattr(column, "to_pylist") else column)
 
 

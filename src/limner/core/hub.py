@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -68,7 +69,7 @@ class Repository:
         return [file.path for file in self.files]
 
 
-def hub_library() -> Any:
+def hub_library() -> ModuleType:
     """The hub's library with the submodules that limner uses, which it does not import by itself."""
     for part in ("constants", "errors", "utils"):
         needed(f"huggingface_hub.{part}", what="the hub")
@@ -101,7 +102,7 @@ def cache_of(name: str, *, kind: str = "model") -> Path:
     >>> cache_of("openai/clip-vit-base-patch32").name
     'models--openai--clip-vit-base-patch32'
     """
-    constants: Any = needed("huggingface_hub.constants", what="the hub")
+    constants = needed("huggingface_hub.constants", what="the hub")
     return Path(constants.HF_HUB_CACHE) / f"{kind}s--{name.replace('/', '--')}"
 
 
@@ -129,7 +130,7 @@ def failure(error: BaseException | None, name: str, *, kind: str = "model", revi
         revision: The revision that was asked for.
         similar: Names that the user may have meant.
     """
-    constants: Any = needed("huggingface_hub.constants", what="the hub")
+    constants = needed("huggingface_hub.constants", what="the hub")
     chain = list(_chain(error))
     kinds = {base.__name__ for each in chain for base in type(each).__mro__}
     noun = "data set" if kind == "dataset" else kind
@@ -161,7 +162,7 @@ def _status(chain: Sequence[BaseException]) -> int:
     return next((code for code in codes if isinstance(code, int) and code >= 400), 0)
 
 
-def _failure_here(chain: Sequence[BaseException], kinds: set[str], constants: Any) -> tuple[str, str]:
+def _failure_here(chain: Sequence[BaseException], kinds: set[str], constants: ModuleType) -> tuple[str, str]:
     """A failure of this machine: no network, no space, no permission."""
     numbers = {getattr(each, "errno", None) for each in chain}
     cache = constants.HF_HUB_CACHE
@@ -247,7 +248,7 @@ def hub_or_cache() -> Iterator[None]:
 def hub_switched(*, off: bool) -> Iterator[None]:
     """Switches the hub on or off for a block, for all libraries that use it."""
     constants: Any = needed("huggingface_hub.constants", what="the hub")
-    utils: Any = needed("huggingface_hub.utils", what="the hub")
+    utils = needed("huggingface_hub.utils", what="the hub")
     renew = getattr(utils, "reset_sessions", lambda: None)  # up to 0.36 a session stays what it was when it was opened
     before = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = off

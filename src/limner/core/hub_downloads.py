@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any, BinaryIO, TextIO
 
 from limner.core.errors import LimnerError
@@ -84,7 +85,7 @@ def _refuse_full_disk(folder: Path, size: int) -> None:
         raise NoSpace(errno.ENOSPC, f"{megabytes(size)} are needed, {megabytes(free)} are free", str(folder))
 
 
-def _fetch(library: Any, repository: Repository, folder: Path, file: HubFile, meter: DownloadMeter) -> None:
+def _fetch(library: ModuleType, repository: Repository, folder: Path, file: HubFile, meter: DownloadMeter) -> None:
     """Downloads one file, from where an earlier run ended."""
     finished, part = folder / "blobs" / file.blob, _part(folder, file)
     with _lock(folder, file):
@@ -98,7 +99,7 @@ def _fetch(library: Any, repository: Repository, folder: Path, file: HubFile, me
         os.replace(part, finished)
 
 
-def _complete(library: Any, repository: Repository, file: HubFile, part: Path, meter: DownloadMeter) -> None:
+def _complete(library: ModuleType, repository: Repository, file: HubFile, part: Path, meter: DownloadMeter) -> None:
     """Appends to a file what it lacks; a connection that breaks off is made again."""
     url = library.hf_hub_url(repository.name, file.path, repo_type=repository.kind, revision=repository.commit)
     tries = TRIES
@@ -113,7 +114,7 @@ def _complete(library: Any, repository: Repository, file: HubFile, part: Path, m
             time.sleep(PAUSE)
 
 
-def _append(library: Any, url: str, target: BinaryIO, start: int, meter: DownloadMeter) -> None:
+def _append(library: ModuleType, url: str, target: BinaryIO, start: int, meter: DownloadMeter) -> None:
     """Appends the rest of an address to a file, from a start on; all of it if the server has no ranges."""
     headers = dict(library.utils.build_hf_headers()) | {"Accept-Encoding": "identity"}
     with _opened(library, url, headers | ({"Range": f"bytes={start}-"} if start else {})) as (response, chunks):
@@ -135,7 +136,7 @@ def _append(library: Any, url: str, target: BinaryIO, start: int, meter: Downloa
 
 
 @contextmanager
-def _opened(library: Any, url: str, headers: Mapping[str, str]) -> Iterator[tuple[Any, Iterable[bytes]]]:
+def _opened(library: ModuleType, url: str, headers: Mapping[str, str]) -> Iterator[tuple[Any, Iterable[bytes]]]:
     """The answer to a request and its content in parts, with the session of the hub's library: httpx or requests."""
     session = library.utils.get_session()
     seconds = library.constants.HF_HUB_DOWNLOAD_TIMEOUT
@@ -177,7 +178,7 @@ def _lock(folder: Path, file: HubFile) -> Iterator[None]:
         yield
 
 
-def _silent_bar(library: Any) -> type:
+def _silent_bar(library: ModuleType) -> type:
     """A progress bar of the hub's library that shows nothing."""
     base: Any = library.utils.tqdm
 

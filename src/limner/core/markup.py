@@ -1,4 +1,8 @@
-"""HTML: tables and thumbnails for notebooks, all escaped, and templates of pages."""
+"""Untrusted text in pages, notebooks and spreadsheets: escaped HTML, templates, and CSV cells that are no formulas.
+
+A spreadsheet evaluates text that begins like a formula. A cell like that gets a leading apostrophe, the convention for
+plain text; limner's reader removes it again.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jinja2 import Template
     from PIL.Image import Image
+
 
 SIDE = 128
 SHOWN = 5
@@ -78,3 +83,42 @@ def template(package: str, name: str, *, folder: str = ".") -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     ).get_template(name)
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
+
+
+def guarded(cell: object) -> object:
+    """The cell as text that a spreadsheet does not evaluate; numbers are unchanged.
+
+    >>> guarded("=1+1"), guarded("a dog"), guarded(-1.5), guarded("-1.5")
+    ("'=1+1", 'a dog', -1.5, '-1.5')
+    """
+    return f"'{cell}" if isinstance(cell, str) and _is_formula(cell) else cell
+
+
+def unguarded(cell: str) -> str:
+    """The inverse of `guarded`.
+
+    >>> [unguarded(guarded(text)) for text in ("=1", "'=1", "''@x", "'a'", "-", "")]
+    ['=1', "'=1", "''@x", "'a'", '-', '']
+    """
+    return cell[1:] if cell.startswith("'") and _is_formula(cell[1:]) else cell
+
+
+def guarded_row(row: Mapping[str, object]) -> dict[str, object]:
+    """A row with every cell guarded."""
+    return {name: guarded(cell) for name, cell in row.items()}
+
+
+def _is_formula(cell: str) -> bool:
+    return cell.lstrip("'").startswith(_FORMULA) and not is_number(cell)
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell holds a number."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

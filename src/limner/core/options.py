@@ -17,6 +17,9 @@ from typing import Any, TypeVar
 
 from limner.core.errors import LimnerError, UnknownName
 
+OptionValues = dict[str, Any]
+"""Values by name, whose types are known to what takes them: those of NAME=VALUE, or for `function(**values)`."""
+
 T = TypeVar("T")
 _PLAIN = (str, int, float, bool, list, tuple, dict, type(None))
 
@@ -99,7 +102,7 @@ def _is_plain(kind: object) -> bool:
 
 def checked(
     function: Callable[..., object], options: Mapping[str, object], *, what: str, filled: int = 0, objects: bool = True
-) -> dict[str, Any]:
+) -> OptionValues:
     """Checks options against a signature: refuses unknown names, missing names and values of the wrong type.
 
     Args:
@@ -301,13 +304,13 @@ def truth(value: object) -> bool | None:
     return _TRUTH.get(str(value).strip().lower()) if isinstance(value, (bool, int, str)) else None
 
 
-def parsed_options(words: Iterable[str], *, what: str = "option") -> dict[str, Any]:
+def parsed_options(words: Iterable[str], *, what: str = "option") -> OptionValues:
     """Parses NAME=VALUE options; one that is given twice is refused.
 
     >>> parsed_options(["images=photos", "seed=3", "graded=True"])
     {'images': 'photos', 'seed': 3, 'graded': True}
     """
-    read: dict[str, Any] = {}
+    read: OptionValues = {}
     for word in words:
         name, equals, text = word.partition("=")
         if not equals or not name.strip():

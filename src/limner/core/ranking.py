@@ -19,6 +19,7 @@ from limner.core.errors import LimnerError
 from limner.core.files import replacing, write_text
 from limner.core.ids import Ids
 from limner.core.markup import SHOWN, html_table
+from limner.core.options import OptionValues
 
 Lists = npt.NDArray[np.integer]
 
@@ -136,7 +137,7 @@ class Ranking(Tabular):
         """The ids of the queries, so that `dict(ranking)` gives {query id: [candidate ids, best first]}."""
         return self.queries
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> OptionValues:
         """One row per entry of a list, for `to_pandas`, `to_polars` and `to_arrow`; ranks begin at 1."""
         row, place = np.nonzero(self.indices >= 0)
         named = {"query": self.queries, "candidate": self.candidates}

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 from limner.core.errors import LimnerError, MissingExtra, UnknownName, Untrusted
 from limner.core.extras import of_an_extra
-from limner.core.options import Option, checked, options_of, parsed_call, takes, typed
+from limner.core.options import Option, OptionValues, checked, options_of, parsed_call, takes, typed
 
 __all__ = ["Entry", "Option", "Registry", "checked", "options_of", "refuse_code", "takes", "typed"]
 
@@ -138,7 +138,7 @@ class Registry(Mapping[str, Thing]):
         definition: Any = self.find(name, trusted=trusted)
         return definition(**self.checked(name, options, trusted=trusted))
 
-    def checked(self, name: str, options: Mapping[str, object], *, trusted: bool = True) -> dict[str, Any]:
+    def checked(self, name: str, options: Mapping[str, object], *, trusted: bool = True) -> OptionValues:
         """Checks the options of an object: see `checked`."""
         definition: Any = self.find(name, trusted=trusted)
         return checked(definition, options, what=f"{self.what} {name!r}", filled=self.filled)

@@ -12,7 +12,7 @@ import numpy as np
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, MissingExtra, UnknownName, shown
 from limner.core.judgements import Judgements
-from limner.core.tensor_files import read_array
+from limner.core.tensors import read_array
 from limner.datasets import coco_judgements
 from limner.datasets.assembly import Assembly, Check
 from limner.datasets.text_files import At, JsonObject, existing, json_file, optional_file, refuse, refuse_missing, table

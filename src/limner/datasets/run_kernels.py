@@ -12,7 +12,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from limner.core.cache_dir import compiled
+from limner.core.paths import compiled
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 

@@ -20,13 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Array, Float32
-from limner.core.cache_dir import vectors_folder
 from limner.core.collection import Items
 from limner.core.cut_texts import collected, count
 from limner.core.errors import LimnerError
 from limner.core.files import replacing, write_text
 from limner.core.images import Value, open_image
-from limner.core.paths import damage_told, folder_for, read_bytes
+from limner.core.paths import damage_told, folder_for, read_bytes, vectors_folder
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.encoders.batching import paced
 from limner.encoders.contract import encoded, identity, notes_of
@@ -247,7 +246,7 @@ def _firsts(keys: Keys, is_stored: npt.NDArray[np.bool_]) -> npt.NDArray[np.int6
 def remembering(encoder: object) -> object:
     """The encoder with the cache shared by all commands, if it has a fingerprint and a cache folder exists.
 
-    See `limner.core.cache_dir.vectors_folder`.
+    See `limner.core.paths.vectors_folder`.
     """
     if isinstance(encoder, Cached) or identity(encoder) is None or not hasattr(encoder, "dim"):
         return encoder

@@ -16,7 +16,7 @@ from typing import Any
 
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told, read_json
-from limner.core.tensor_files import unpickled
+from limner.core.tensors import unpickled
 
 _NO_CODE = "limner does not run code from a model; use a model that its library supports without custom code"
 _READ = (".json", ".metadata")

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from limner.core.arrays import IntArray
 from limner.core.collection import Collection, Items
-from limner.core.torch_device import device_named
+from limner.core.tensors import device_named
 from limner.encoders.batching import at_least_one, count_texts, default_prompt
 from limner.encoders.offline import fingerprint_of, folder_of, trained
 from limner.encoders.torch_encoders import JointEncoder, Running, ahead, number_type

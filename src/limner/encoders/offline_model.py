@@ -31,7 +31,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.extras import needed, require
 from limner.core.progress import ProgressLike, as_progress
-from limner.core.tensor_files import read_array, read_legacy_weights
+from limner.core.tensors import read_array, read_legacy_weights
 from limner.encoders.offline import fingerprint_of, package_file
 from limner.encoders.onnx_models import OnnxSentences, minilm_int8
 from limner.scores.parallel_blocks import usable_cores

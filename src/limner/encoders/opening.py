@@ -21,14 +21,13 @@ from typing import Any
 import numpy as np
 
 from limner.core.arrays import Float32
-from limner.core.cache_dir import vectors_folder
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.files import write_text
 from limner.core.hub import commit_of
 from limner.core.model_store import Content
-from limner.core.paths import folder_for, read_json
+from limner.core.paths import folder_for, read_json, vectors_folder
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.version import VERSION
 from limner.encoders import ENCODERS, Encoder, TwoSided, encoder_named

@@ -21,8 +21,7 @@ from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.extras import missing, missing_extra
 from limner.core.paths import damage_told
 from limner.core.progress import ProgressLike, as_progress
-from limner.core.tensor_files import unpickled
-from limner.core.torch_device import device_named
+from limner.core.tensors import device_named, unpickled
 from limner.encoders.batching import at_least_one, by_length, padded
 from limner.scores.parallel_blocks import usable_cores
 

@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING
 
 from limner.evaluation.boards.board_reading import leaderboard
+from limner.evaluation.callbacks import RetrievalMeter
 from limner.evaluation.comparison import compare
 from limner.evaluation.diagnostics.breakdown import breakdown
 from limner.evaluation.diagnostics.modality_gap import modality_gap
 from limner.evaluation.evaluate import evaluate
-from limner.evaluation.meter import RetrievalMeter
 from limner.evaluation.slices import slices
 from limner.evaluation.tuning import corrected, tune
 

@@ -20,27 +20,25 @@ from limner.core.ranking import Ranking
 from limner.core.version import VERSION
 from limner.encoders import encoder
 from limner.encoders.named_models import commit_name
-from limner.evaluation.composite_results import composite_results
-from limner.evaluation.cut_queries import with_cut_queries
-from limner.evaluation.folds import Folds
+from limner.evaluation.evaluated_queries import clusters_of, unjudged_queries, with_cut_queries, without_missing
 from limner.evaluation.inputs import Source, directions, evaluation_inputs
 from limner.evaluation.label_estimates import described, estimated
 from limner.evaluation.measures import DEFAULT, Measure, MeasureKind, parse
 from limner.evaluation.partial_judgements import (
+    MOST_CELLS,
     USUAL_CUT,
     JudgementFiles,
     combined_judgements,
     judged_measures,
     judged_pool,
     pool_notes,
+    possible,
     with_judgements,
 )
 from limner.evaluation.placements import NEVER, Placements, RankOptions, RankRequest, place
-from limner.evaluation.protocols import View, protocol_views, undefined_notes, with_defined_measures
+from limner.evaluation.protocols import Folds, View, protocol_views, undefined_notes, with_defined_measures
 from limner.evaluation.reports.report import Report
-from limner.evaluation.results import Result, without_interval
-from limner.evaluation.run_queries import clusters_of, unjudged_queries, without_missing
-from limner.evaluation.unjudged_ranges import MOST_CELLS, possible
+from limner.evaluation.results import Result, composite_results, without_interval
 from limner.scores import Scores
 from limner.scores.corrected import CorrectedScores, gather_first
 from limner.scores.vectors import VectorScores

@@ -15,6 +15,7 @@ from typing import Any
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.paths import JsonObject
 from limner.core.registry import Registry
 from limner.evaluation.measures import Measure
 from limner.stats import Estimate
@@ -22,7 +23,9 @@ from limner.stats import Estimate
 VIEW = "estimated"
 _PLAIN = ("direction", "queries", "labels", "given", "outside", "left_out")
 MODES = ("fixed", "anytime")
-ESTIMATORS: Registry[Callable[..., Any]] = Registry("estimator", {})
+LabelFunction = Callable[..., Any]
+"""What labels provide: an estimator, a comparer or a describer."""
+ESTIMATORS: Registry[LabelFunction] = Registry("estimator", {})
 """Estimators by name; others are given as "module:function"."""
 
 
@@ -67,7 +70,7 @@ class Estimated:
         return {**fields, "measure": str(self.measure), "estimate": asdict(self.estimate)}
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any], traits: Mapping[str, object]) -> Estimated:
+    def from_json(cls, content: JsonObject, traits: Mapping[str, object]) -> Estimated:
         """The inverse of `to_json`; the traits describe a measure that is not built in."""
         values = {**content, "measure": Measure.foreign(content["measure"], traits)}
         estimate = content["estimate"]  # JSON has no NaN: exact numbers have no design effect
@@ -128,14 +131,14 @@ def _or_none(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _label_function(labels: object, role: str) -> Callable[..., Any]:
+def _label_function(labels: object, role: str) -> LabelFunction:
     """A function that the labels provide."""
     provider = getattr(labels, role, None)
     if provider is None:
         raise LimnerError(
             f"labels: got {type(labels).__name__}, expected a store of answers (limner.annotate.open_store)"
         )
-    function: Callable[..., Any] = ESTIMATORS.find(provider) if isinstance(provider, str) else provider
+    function: LabelFunction = ESTIMATORS.find(provider) if isinstance(provider, str) else provider
     return function
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -13,8 +13,11 @@ from limner import stats
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError, shown
 from limner.core.ids import Ids
+from limner.core.options import OptionValues
+from limner.core.paths import JsonObject
 from limner.evaluation.measures import Measure
 from limner.evaluation.measures.kinds import Statistic
+from limner.evaluation.protocols import View
 from limner.stats.paired import PairedTest
 from limner.stats.randomisation import randomisation_of
 
@@ -137,7 +140,7 @@ class Result:
         return stats.Part(values, clusters, weight, self.folds)
 
     @property
-    def _bootstrap_options(self) -> dict[str, Any]:
+    def _bootstrap_options(self) -> OptionValues:
         """Options of the bootstrap."""
         return {"statistic": self.statistic, "clusters": self._drawn, "folds": self.folds, "level": self._widened}
 
@@ -204,7 +207,7 @@ class Result:
             return self
         rows = self.queries.positions(queries)
         moved = {"clusters": self.clusters, "folds": self.folds}
-        grouped: dict[str, Any] = {name: None if codes is None else codes[rows] for name, codes in moved.items()}
+        grouped: OptionValues = {name: None if codes is None else codes[rows] for name, codes in moved.items()}
         return replace(self, queries=queries, values=self.values[rows], **grouped)
 
     def restricted(self, rows: IntArray) -> Result:
@@ -213,7 +216,7 @@ class Result:
         Unknown is what unjudged pairs could change: other queries of the part may have a match among them.
         """
         groupings = {"clusters": self.clusters, "folds": self.folds}
-        some: dict[str, Any] = {name: None if codes is None else codes[rows] for name, codes in groupings.items()}
+        some: OptionValues = {name: None if codes is None else codes[rows] for name, codes in groupings.items()}
         some["possible"] = None
         return replace(self, queries=self.queries[rows], values=self.values[rows], **some)
 
@@ -271,7 +274,7 @@ class Evaluated(Protocol):
         """The results, in order of view, direction and measure."""
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> JsonObject:
         """The settings of the evaluation."""
 
 
@@ -321,7 +324,7 @@ def paired_test(a: Result, b: Result, *, test: str = "auto", samples: int = 100_
     named = {"mcnemar": stats.mcnemar, "sign": stats.sign_test, "wilcoxon": stats.wilcoxon}
     if test in named and (binary or test != "mcnemar"):
         return named[test](a.values, b.values, clusters=a.clusters)
-    options: dict[str, Any] = {"clusters": a.clusters, "seed": seed}
+    options: OptionValues = {"clusters": a.clusters, "seed": seed}
     if a.statistic != "mean":
         return randomisation_of(a.summarise, a.values, b.values, samples=min(samples, 2_000), **options)
     return stats.randomisation(a.contributions, b.contributions, samples=samples, **options)
@@ -332,3 +335,45 @@ def effect_size(a: Result, b: Result) -> float:
     difference = a.values - b.values
     spread = float(np.std(difference, ddof=1)) if len(difference) > 1 else 0.0
     return float(difference.mean() / spread) if spread > 0 else 0.0
+
+
+def composite_results(requested: Sequence[View], results: Sequence[Result], images: Ids) -> list[Result]:
+    """The composite measures of every view of which both directions were measured."""
+    composites = []
+    for view in requested:
+        for measure in (m for m in view.measures if m.kind.composite):
+            parts = [r for r in results if r.view == view.name and r.measure in measure.parts]
+            if len(parts) == 2 * len(measure.parts):
+                composites.append(_composite(view.name, measure, parts, images))
+    return composites
+
+
+def _composite(view: str, measure: Measure, parts: Sequence[Result], ids: Ids) -> Result:
+    """Computes a composite measure and its parts, clustered by image; a text without an image is its own cluster."""
+    weight = measure.kind.composite.weight if measure.kind.composite else 1.0
+    images = [ids.positions(r.queries) if r.clusters is None else r.clusters for r in parts]
+    units = np.flatnonzero(np.bincount(np.concatenate(images)))
+    place = np.zeros(int(units.max(initial=-1)) + 1, np.int64)
+    place[units] = np.arange(len(units))
+    added = [weight * part.contributions / max(len(part.queries), 1) for part in parts]
+    shares = np.asarray(np.bincount(place[np.concatenate(images)], np.concatenate(added), len(units)), np.float64)
+    by_image = tuple(replace(part, clusters=image) for part, image in zip(parts, images, strict=True))
+    names = _unit_names(units, parts, images, ids)
+    ends = [part.possible for part in parts if part.possible]
+    low, high = (weight * sum(end[side] for end in ends) for side in (0, 1))
+    reach = (low, high) if len(ends) == len(parts) else None
+    return Result(view, "both", measure, names, len(units) * shares, parts=by_image, possible=reach)
+
+
+def _unit_names(units: IntArray, parts: Sequence[Result], image: Sequence[IntArray], images: Ids) -> Ids:
+    """The ids of images, and names for texts without an image that do not collide with them."""
+    names = images[units[units < len(images)]]
+    if len(names) == len(units):
+        return names
+    lone = {
+        int(unit): part.queries[int(at)]
+        for part, clusters in zip(parts, image, strict=True)
+        for at, unit in zip(np.flatnonzero(clusters >= len(images)), clusters[clusters >= len(images)], strict=True)
+    }
+    new = [f"text {lone[int(unit)]}" for unit in units[units >= len(images)]]
+    return Ids([*names, *(f"{name} without image" if name in images else name for name in new)], what="image")

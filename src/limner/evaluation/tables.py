@@ -16,10 +16,9 @@ from typing import Any, ClassVar, TypeVar
 from limner.core.arrow_tables import Tabular, by_column
 from limner.core.errors import LimnerError
 from limner.core.files import write_file
-from limner.core.markup import html_table
+from limner.core.markup import guarded_row, html_table
 from limner.core.paths import place_for
 from limner.core.registry import Registry, checked
-from limner.core.spreadsheet import guarded_row
 from limner.stats import Interval
 
 DOCUMENTS: Registry[Callable[..., Document]] = Registry(

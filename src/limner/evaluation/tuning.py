@@ -15,6 +15,8 @@ from typing import Any
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, shown
+from limner.core.options import OptionValues
+from limner.core.paths import JsonObject
 from limner.core.progress import ProgressLike, counting
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.measures import Measure
@@ -30,9 +32,9 @@ def tune(
     *,
     measure: str = "rsum",
     grid: Grid | None = None,
-    fixed: Mapping[str, Any] | None = None,
+    fixed: JsonObject | None = None,
     progress: ProgressLike = None,
-) -> dict[str, Any]:
+) -> OptionValues:
     """Finds the options of a correction that are best on a dev split.
 
     Args:
@@ -72,7 +74,7 @@ def tune(
     return max(results, key=lambda result: result[1])[0]
 
 
-def _points(kind: type[Correction], grid: Grid, fixed: Mapping[str, Any], queries: int) -> Iterator[dict[str, Any]]:
+def _points(kind: type[Correction], grid: Grid, fixed: JsonObject, queries: int) -> Iterator[OptionValues]:
     """All combinations, the defaults first; those that do not suit the number of queries are left out."""
     for values in itertools.product(*grid.values()):
         options = dict(fixed) | dict(zip(grid, values, strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from limner.evaluation.reports.page.failures import Case, Failures, Marked
+from limner.evaluation.reports.page.gallery import Case, Failures, Marked
 from limner.explain.concept_agreement import HIGHER, ConceptAgreement
 from limner.explain.concepts import Concepts
 from limner.explain.failure_rules import NONE, rates, rules

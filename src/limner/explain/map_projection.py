@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Array, Float32, FloatArray
-from limner.core.cache_dir import vectors_folder
 from limner.core.errors import LimnerError
 from limner.core.files import replacing
+from limner.core.paths import vectors_folder
 from limner.core.progress import SILENT, Progress, ProgressLike, as_progress
 
 ITERATIONS = 1000

@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
-from limner.core.cache_dir import compiled
+from limner.core.paths import compiled
 from limner.scores.block_kernels import best
 
 _jit = compiled(nogil=True, fastmath={"contract"}, boundscheck=False)

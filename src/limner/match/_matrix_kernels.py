@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from limner.core.cache_dir import compiled
+from limner.core.paths import compiled
 
 _jit = compiled(nogil=True)
 

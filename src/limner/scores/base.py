@@ -22,7 +22,7 @@ from limner.core.ids import Ids
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.ranking import Ranking
 from limner.core.registry import Registry
-from limner.core.tensor_files import read_array
+from limner.core.tensors import read_array
 from limner.scores.inputs import Scorer, as_scorer, ids_of, indexed, labels
 from limner.scores.parallel_blocks import (
     TILE_ROWS,

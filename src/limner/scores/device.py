@@ -21,13 +21,13 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.progress import ProgressLike
-from limner.core.torch_device import device_named, full_precision, torch_module
+from limner.core.tensors import device_named, full_precision, torch_module
 from limner.scores.base import LARGEST, Best, Scores, current_runner, refuse_overflow
 from limner.scores.lowprecision import GPUFilter, ListRequest, Selective, gpu_filter_of, request_of
 from limner.scores.parallel_blocks import TILE_ROWS, Block, Result
 
 if TYPE_CHECKING:
-    from limner.core.torch_device import Device, Tensor
+    from limner.core.tensors import Device, Tensor
 
 BLOCK = 1 << 28
 """Numbers in a block on a GPU: a gigabyte of single precision."""

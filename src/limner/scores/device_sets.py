@@ -18,7 +18,7 @@ import numpy as np
 from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.core.torch_device import full_precision, torch_module
+from limner.core.tensors import full_precision, torch_module
 from limner.scores.base import LARGEST, Scores
 from limner.scores.device import sent_vectors
 from limner.scores.set_scores import SetScores

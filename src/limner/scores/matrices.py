@@ -125,6 +125,6 @@ class PartOfScores(Scores):
         parts = [self.base.block(int(run[0]), int(run[-1]) + 1)[:, self.columns] for run in runs if len(run)]
         if isinstance(parts[0], np.ndarray):
             return np.ascontiguousarray(np.concatenate(parts))
-        from limner.core.torch_device import torch_module
+        from limner.core.tensors import torch_module
 
         return torch_module().cat(parts)

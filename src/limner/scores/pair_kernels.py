@@ -16,7 +16,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from limner.core.cache_dir import compiled
+from limner.core.paths import compiled
 from limner.scores.block_kernels import insert
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)

@@ -21,7 +21,7 @@ from limner.core.progress import Progress
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
-    from limner.core.torch_device import Tensor
+    from limner.core.tensors import Tensor
 
 TILE_ROWS, TILE_COLUMNS = 256, 1024
 """Every product of vectors is computed in tiles of this shape, so that equal vectors always get equal scores."""

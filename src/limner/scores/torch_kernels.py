@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from limner.core.arrays import Array
-from limner.core.torch_device import on_host, torch_module
+from limner.core.tensors import on_host, torch_module
 
 if TYPE_CHECKING:
-    from limner.core.torch_device import Tensor
+    from limner.core.tensors import Tensor
 
 CHUNK = 64
 """Chunk size: the maximum of a chunk is checked before its values."""

@@ -15,9 +15,8 @@ from typing import Any
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
 from limner.core.files import write_text
-from limner.core.markup import template
+from limner.core.markup import guarded_row, template
 from limner.core.ranking import Ranking
-from limner.core.spreadsheet import guarded_row
 from limner.search.approximate import Recall
 from limner.search.cut_off import CutOff
 from limner.search.items import SIDE, small

@@ -17,11 +17,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from limner.core.cache_dir import cache_folder, private_folder
 from limner.core.errors import LimnerError, count
 from limner.core.files import write_text
 from limner.core.image_faults import image_fault
-from limner.core.paths import folder_for, read_json
+from limner.core.paths import cache_folder, folder_for, private_folder, read_json
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.datasets.image_files import IMAGE_ENDINGS
 from limner.datasets.image_folder import Photos, photos

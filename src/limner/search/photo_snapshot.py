@@ -20,7 +20,7 @@ from limner.core.errors import LimnerError
 from limner.core.files import replacing, write_text
 from limner.core.paths import read_json
 from limner.core.registry import checked
-from limner.core.tensor_files import read_array
+from limner.core.tensors import read_array
 from limner.search.index import MEMORY, Index
 from limner.search.index_table import About
 from limner.search.store import VectorStore

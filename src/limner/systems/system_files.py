@@ -21,7 +21,7 @@ from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.ids import Ids
 from limner.core.paths import read_text
 from limner.core.ranking import Ranking
-from limner.core.tensor_files import read_array
+from limner.core.tensors import read_array
 from limner.datasets.runs import read_run
 from limner.scores import Scores
 from limner.systems.hold_out import Division

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from limner.core.errors import LimnerError, UnknownName
-from limner.evaluation.reports.page.failures import size_of
+from limner.evaluation.reports.page.gallery import size_of
 from limner.systems.system_spec import OpenSystem
 from limner.web.jobs import NOTICED, Job
 from limner.web.library import Library

@@ -94,7 +94,7 @@ def serve(
         started: Called with the address once everything is ready.
         **settings: See `SiteSettings`; trained systems are kept in the cache folder shared by all commands by default.
     """
-    from limner.core.cache_dir import cache_folder
+    from limner.core.paths import cache_folder
     from limner.web.security import refuse_open
 
     refuse_open(host, team=settings.get("team", False))

@@ -10,8 +10,8 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from limner.core.errors import LimnerError, UnknownName
-from limner.evaluation.reports.page.intervals import intervals_drawn
-from limner.evaluation.reports.page.slices import slice_tables
+from limner.evaluation.reports.page.estimates import intervals_drawn
+from limner.evaluation.reports.page.system_comparison import slice_tables
 from limner.evaluation.reports.page.words import direction_title, plain, range_text, slug, span
 from limner.web.jobs import NOTICED, Job
 from limner.web.library import Library

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from limner.cli.commands import answers as later
 from limner.cli.commands import designs, people, study
 from limner.cli.commands.answers import NewStore, Where, opened, store_name
+from limner.cli.commands.designs import further_images, image_source, remember, several, trained_again
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.commands.serve import Certificate, Key, Proxy, Url
 from limner.cli.console import answer, progress
@@ -30,13 +31,15 @@ from limner.cli.options import (
     whole_numbers,
     word,
 )
-from limner.cli.studies import further_images, image_source, remember, several, trained_again
 from limner.core.errors import LimnerError, UnknownName, count
+from limner.core.options import OptionValues
+from limner.core.paths import JsonObject
 
 if TYPE_CHECKING:
     from limner.annotate.pool import Lists
     from limner.annotate.store import Store
     from limner.core.collection import Collection
+    from limner.web import Address
 
 app = typer.Typer(no_args_is_help=True, help="Annotate pairs: pool, tasks, answers, quality, merge, bias.")
 FORMS = {"pairs": {"pooled": 1, "positives": 0, "negatives": 0}, "captions": {"images": 2, "captions": 2}}
@@ -105,7 +108,7 @@ def pool(
     with opened(store, create=True) as db:
         if new_pairs is None:
             remember(db, split_part, collection, loading(loader), split)
-            data: dict[str, Any] = dict(_filled(db, systems, split_part, depth, max(keep, depth), bleu))
+            data: OptionValues = dict(_filled(db, systems, split_part, depth, max(keep, depth), bleu))
         elif strategy == STRATEGY:
             data = _narrowed(db, split_part, systems, new_pairs)
         else:
@@ -171,7 +174,7 @@ def _further(
     }
 
 
-def _pooled(data: Mapping[str, Any], store: str) -> str:
+def _pooled(data: JsonObject, store: str) -> str:
     if "narrowed" in data:
         lines = [each["told"] for each in data["narrowed"]]
         return "\n".join([*lines, f"Next: limner annotate serve {store_name(store)}"])
@@ -225,7 +228,7 @@ def tasks(
         if not open_pairs:
             raise LimnerError("every pooled pair already has a task: run 'limner annotate pool' to add pairs")
         proposed_pairs = {(p.image, p.caption) for p in proposals(db)}
-        common: dict[str, Any] = {"avoid": proposed_pairs, "seed": seed}
+        common: OptionValues = {"avoid": proposed_pairs, "seed": seed}
         if form == "pairs":
             drafts = make_tasks(open_pairs, original_pairs, **options, **common)
         else:
@@ -242,7 +245,7 @@ def tasks(
     answer(f"{text}\nNext: limner annotate serve {store_name(store)}", data, as_json=as_json)
 
 
-def _form_options(form: str, words: list[str] | None) -> dict[str, Any]:
+def _form_options(form: str, words: list[str] | None) -> OptionValues:
     """The options of a form of tasks; those of the other form are refused."""
     if form not in FORMS:
         raise UnknownName("form of tasks", form, FORMS)
@@ -285,7 +288,7 @@ def serve(
 
     spec, options = image_source(store, collection, loading(option), trust=trust)
 
-    def started(server: Any) -> None:
+    def started(server: Address) -> None:
         lines = [f"open {server.url}", *([f"first account: {server.invitation}"] if server.invitation else [])]
         answer("\n".join(lines), {"url": server.url, "invitation": server.invitation}, as_json=as_json)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,6 +24,8 @@ from limner.cli.options import (
     writable_store,
 )
 from limner.core.errors import LimnerError, UnknownName, count
+from limner.core.options import OptionValues
+from limner.core.paths import JsonObject
 
 if TYPE_CHECKING:
     from limner.annotate.results import Study as PlanState
@@ -37,7 +39,7 @@ IMPORTED = (*LABEL_STUDIO, "annotator")
 """What -O takes for any file of answers."""
 MODES = ("anytime", "fixed")
 
-_STORE: Any = {"metavar": "STORE", "help": "A file for SQLite, or postgresql://user@host/name."}
+_STORE: OptionValues = {"metavar": "STORE", "help": "A file for SQLite, or postgresql://user@host/name."}
 Where = Annotated[str, typer.Argument(**_STORE, callback=installed_store)]
 
 
@@ -108,7 +110,7 @@ def _took(seconds: float) -> str:
     return "-" if math.isnan(seconds) else f"{seconds:.1f}"
 
 
-def _status(data: Mapping[str, Any], doubtful: int, store: str) -> str:
+def _status(data: JsonObject, doubtful: int, store: str) -> str:
     tasks_line = f"{data['done']:,} of {count(data['tasks'], 'task')} done, {data['held']:,} held"
     controls = f", and {data['controls']:,} to controls" if data["controls"] else ""
     lines = [f"{tasks_line}; {data['answers']:,} of {count(data['asked'], 'answer')}{controls}"]
@@ -351,7 +353,7 @@ def _imported(
         return read_filled(file, scale=scale, **({} if annotator is None else {"annotator": annotator}))
     if annotator is not None:
         raise typer.BadParameter("-O annotator is for .csv and .jsonl: this .json says who answered")
-    chosen: dict[str, Any] = {**fields, **({"choices": _graded(choice)} if choice else {})}
+    chosen: OptionValues = {**fields, **({"choices": _graded(choice)} if choice else {})}
     return (read_records if is_records(file) else read_tasks)(file, scale=scale, **chosen)
 
 

@@ -1,17 +1,18 @@
-"""limner annotate plan and judge: a designed sample of pairs to label, and automatic judges."""
+"""limner annotate plan and judge; and several systems, and the collection of a store, for all annotation commands."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from limner.cli.commands.answers import NewStore, Where, opened, store_name
 from limner.cli.commands.evaluate import COLLECTION
-from limner.cli.console import answer, progress
-from limner.cli.inputs import system_word
+from limner.cli.console import answer, progress, tell_notes
+from limner.cli.inputs import as_features, system_word
 from limner.cli.judging import endpoint_judge, judge_pairs, summary
 from limner.cli.options import (
     Json,
@@ -26,12 +27,122 @@ from limner.cli.options import (
     switch,
     word,
 )
-from limner.cli.studies import image_source, remember, several
+from limner.core.display_names import display_names
 from limner.core.errors import LimnerError
+from limner.core.options import OptionValues
+from limner.core.progress import progress_for
 
 if TYPE_CHECKING:
+    from limner.annotate.pool import Lists
     from limner.annotate.store import Store
     from limner.core.collection import Collection
+    from limner.core.judgements import Judgements
+
+
+def remember(store: Store, collection: Collection, spec: str, options: dict[str, object], split: str | None) -> None:
+    """Stores the collection, its loader arguments, and its original pairs."""
+    from limner.annotate.plan_inputs import keep_original
+    from limner.annotate.store.contents import add_collection
+
+    with progress(f"reading {len(collection.images):,} images") as step:
+        add_collection(store, collection, spec=spec, progress=step)
+    store.set("loading", {"options": options, "split": split})
+    keep_original(store, collection.judgements)
+
+
+def further_images(store: Store, store_path: str, split: str, *, trust: bool) -> Judgements:
+    """Adds images and captions of another split of the store's collection; returns original pairs for controls."""
+    import limner
+    from limner.annotate.store.contents import add_collection
+
+    spec, options = image_source(store_path, None, {}, trust=trust)
+    with progress(f"loading {spec}"):
+        split_collection = limner.load(spec, **options).split(split)
+    collection_setting = store.setting("collection")
+    with progress(f"reading {len(split_collection.images):,} images") as step:
+        add_collection(store, split_collection, spec=spec, progress=step)
+    store.set("collection", collection_setting)
+    return split_collection.judgements
+
+
+def trained_again(
+    store: Store, names: list[str], collection: Collection, full_collection: Collection
+) -> dict[str, Lists]:
+    """Retrained systems: on the training split and the pairs that people have accepted so far."""
+    import limner
+    from limner.annotate import further_rounds
+    from limner.annotate.aggregate import by_majority
+    from limner.annotate.store.answers import answers
+    from limner.systems import SYSTEMS
+
+    foreign = next((name for name in names if name not in SYSTEMS), None)
+    if foreign is not None or not names:
+        raise typer.BadParameter(f"-O retrain: {foreign or 'no system'} is not a system that limner trains by name")
+    train = full_collection.train if "train" in full_collection.splits else None
+    learned = further_rounds.trained_again(
+        collection, further_rounds.boolean_labels(by_majority(answers(store))), train=train
+    )
+    trained: dict[str, Lists] = {}
+    with progress(f"training {len(names)} systems on {len(learned.judgements):,} pairs") as task:
+        for name in names:
+            step = task.step(f"training {name} on {len(learned.judgements):,} pairs")
+            progress_option: OptionValues = progress_for(SYSTEMS.find(name), step)
+            trained[name] = limner.train(learned, name, **progress_option).scores(collection)
+    return trained
+
+
+def several(
+    names: list[str],
+    scores: list[str],
+    runs: list[str],
+    collection: Collection,
+    split: str | None,
+    *,
+    features: str | None = None,
+    trust: bool,
+) -> tuple[dict[str, Lists], Collection]:
+    """Systems by name, from the options of a command, and the part of the collection they cover."""
+    from limner.systems.opening import find_system, open_systems
+    from limner.systems.system_files import RunFiles, ScoreFile
+
+    if not names and not scores and not runs:
+        raise typer.BadParameter("no system: give --model, --scores NAME=FILE or --run NAME=FILE")
+    specs = {short: find_system(name, trust=trust) for short, name in zip(display_names(names), names, strict=True)}
+    specs |= {name: find_system(ScoreFile(file)) for name, file in _named(scores)}
+    files: dict[str, list[Path]] = {}
+    for name, file in _named(runs):
+        files.setdefault(name, []).append(file)
+    specs |= {name: find_system(RunFiles(paths)) for name, paths in files.items()}
+    opened, parts = open_systems(
+        list(specs.values()), collection, split=split, features=as_features(features), stage=progress
+    )
+    tell_notes(dict.fromkeys(note for system in opened for note in system.notes))
+    return {name: system.source for name, system in zip(specs, opened, strict=True)}, parts.evaluated
+
+
+def _named(words: list[str]) -> Iterator[tuple[str, Path]]:
+    for each in words:
+        name, equals, file = each.partition("=")
+        if not name or not equals or not file:
+            raise typer.BadParameter(f"got {each!r}: expected NAME=FILE, e.g. mine=S.npy")
+        yield name, Path(file)
+
+
+def image_source(
+    store: str, collection: str | None, options: dict[str, object], *, trust: bool
+) -> tuple[str, OptionValues]:
+    """The collection and its load options: from the user, else from the store, which may only name limner's loaders."""
+    from limner.datasets import refuse_foreign
+
+    with opened(store) as db:
+        stored = (db.setting("collection") or {}).get("spec"), (db.setting("loading") or {}).get("options") or {}
+    spec, chosen = collection or stored[0], options or stored[1]
+    if spec is None:
+        raise typer.BadParameter("the location of the images is not stored: give the COLLECTION")
+    if not trust and (spec != collection or chosen != options):
+        refuse_foreign(spec, chosen)
+    return spec, chosen
+
 
 JUDGE = "captions (a sentence encoder), scores=SYSTEM, stored=NAME, model=NAME, scorer=NAME, or module:thing."
 
@@ -79,7 +190,7 @@ def plan(
     systems, split_part = several(system or [], scores or [], run or [], full_collection, split, trust=trust)
     with opened(store, create=True) as db:
         remember(db, split_part, collection, loading(loader), split)
-        named: dict[str, Any] = {"collection": split_part, "systems": systems, "store": db, "trust": trust}
+        named: OptionValues = {"collection": split_part, "systems": systems, "store": db, "trust": trust}
         judges = [judge_named(each, **named) for each in judge or []]
         chosen = MeanJudge.of(judges) if len(judges) > 1 else next(iter(judges), None)
         with progress("planning") as stage:
@@ -156,13 +267,13 @@ def judge(
     answer("\n".join(lines), document, as_json=as_json)
 
 
-def _image_collection(spec: str, options: dict[str, Any], split: str | None) -> Collection:
+def _image_collection(spec: str, options: OptionValues, split: str | None) -> Collection:
     import limner
 
     return part(limner.load(spec, **options), split)
 
 
-def _machines(name: str, split_part: Collection, store: Store, options: Mapping[str, Any], *, trust: bool) -> list[Any]:
+def _machines(name: str, split_part: Collection, store: Store, options: OptionValues, *, trust: bool) -> list[Any]:
     """The judge of this name, and the same in reverse order if that is asked; `options` are those of an endpoint."""
     from limner.annotate.judges import judge_named
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress, table, tell
-from limner.cli.index_source import IndexSource
+from limner.cli.index_inputs import IndexSource, calibrated, left_out, with_correction
 from limner.cli.inputs import as_features, open_index, tell_unopened
 from limner.cli.options import (
     Address,
@@ -25,8 +25,8 @@ from limner.cli.options import (
     writable,
 )
 from limner.cli.photo_folders import photo_model
-from limner.cli.query_statistics import calibrated, left_out, with_correction
 from limner.core.errors import LimnerError
+from limner.core.options import OptionValues
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,9 +127,6 @@ def index(
     _refuse_both({"--embeddings": embeddings, "-O features": features})
     if bool(correct) != bool(bank):
         raise typer.BadParameter("--correct and -O bank go together: a correction, and the queries to gather it with")
-    from limner.search.store import require_store
-
-    require_store()
     _refuse_unwritable(path, (collection, items, embeddings, delete, compact, ann, calibrate, correct))
     done: dict[str, object] = {}
     if collection or items or embeddings:
@@ -140,11 +137,7 @@ def index(
     elif ((system or features) and not (calibrate or correct)) or replace or resume or ids or cluster or similarity:
         raise typer.BadParameter("nothing to add: give a COLLECTION, --items or --embeddings")
     stored_index = open_index(path, encodes=False)
-    if delete:
-        done["deleted"] = stored_index.delete(delete, measure=False)
-    if compact:
-        with progress(f"compacting {len(stored_index):,} items") as step:
-            stored_index.compact(progress=step)
+    done |= _tidied(stored_index, delete or [], compact=compact)
     _approximate(stored_index, ann, exact)
     if calibrate:
         done |= calibrated(path, calibrate, split, option, system, features=features, trust=trust)
@@ -154,6 +147,15 @@ def index(
     answer(_text(data), data, as_json=as_json)
 
 
+def _tidied(stored_index: Index, delete: list[str], *, compact: bool) -> dict[str, object]:
+    """Deletes items and merges pieces; returns the number of deleted items, if any are to be deleted."""
+    deleted: dict[str, object] = {"deleted": stored_index.delete(delete, measure=False)} if delete else {}
+    if compact:
+        with progress(f"compacting {len(stored_index):,} items") as step:
+            stored_index.compact(progress=step)
+    return deleted
+
+
 def _refuse_both(options: dict[str, object]) -> None:
     if all(options.values()):
         raise typer.BadParameter(f"{' and '.join(options)}: give only one of them")
@@ -161,8 +163,10 @@ def _refuse_both(options: dict[str, object]) -> None:
 
 def _refuse_unwritable(path: str, changes: tuple[object, ...]) -> None:
     """Refuses to change a local index that cannot be written; an existing folder is kept, and written into."""
+    from limner.search.store import require_store
     from limner.systems.opening import local_folder
 
+    require_store()
     folder = local_folder(path)
     if any(changes) and folder is not None:
         writable(folder / "items.lance" if folder.is_dir() else folder)
@@ -185,6 +189,7 @@ def _added(
     stored_index = _existing_index(path)
     if stored_index is not None and similarity not in (None, stored_index.about.similarity):
         raise LimnerError(f"the index compares by {stored_index.about.similarity}: leave out -O similarity")
+    model: Any
     name: str | None
     if _needs_default(source, system, stored_index):
         chosen = photo_model(None, yes=yes)
@@ -197,8 +202,8 @@ def _added(
         # Encoding shows its own progress, and writing is a small part of it.
         with progress(f"writing {len(vectors):,} vectors") if source.embeddings else nullcontext() as step:
             if stored_index is None:
-                settings = {"similarity": similarity, "system": model, "system_name": name, "model_label": system}
-                stored_index = search.index(path, vectors, items, progress=step, **settings)
+                settings: OptionValues = {"similarity": similarity, "system_name": name, "model_label": system}
+                stored_index = search.index(path, vectors, items, progress=step, system=model, **settings)
                 count += len(vectors)
             else:
                 count += stored_index.add(vectors, items, existing=existing, measure=False, progress=step)
@@ -272,7 +277,7 @@ def _left(items: Items, stored_index: Index | None, existing: str) -> Items:
 
 
 def _encoded(
-    model: Any, items: Items, several: bool, unopened: dict[str, str]
+    model: object, items: Items, several: bool, unopened: dict[str, str]
 ) -> Iterator[tuple[Vectors, Items | None]]:
     """The items encoded in chunks, with one vector each or several; `unopened` collects images that do not open."""
     from limner.encoders.batching import PART_SECONDS, paced
@@ -366,7 +371,7 @@ def _counted(stored_index: Index) -> dict[str, object] | None:
     return {"total": total, "fewest": fewest, "most": largest, "pooling": stored_index.about.pooling}
 
 
-def _text(data: dict[str, Any]) -> str:
+def _text(data: OptionValues) -> str:
     rows = {key: value for key, value in data.items() if value is not None}
     if (ann := rows.get("approximate")) is not None:
         rows["approximate"] = f"{ann['kind']}, {ann['probes']} clusters, {ann['recall']}"

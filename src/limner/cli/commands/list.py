@@ -10,6 +10,7 @@ import typer
 from limner.cli.console import answer, table
 from limner.cli.options import Json
 from limner.core.errors import UnknownName
+from limner.core.options import OptionValues
 
 if TYPE_CHECKING:
     from limner.core.registry import Option, Registry
@@ -57,7 +58,7 @@ def _measures(name: str | None) -> Answer:
     from limner.evaluation.measures import DEFAULT, MEASURES
     from limner.evaluation.measures.measure import kind_named
 
-    rows: list[dict[str, Any]] = [
+    rows: list[OptionValues] = [
         {"measure": kind.written, "options": list(kind.options), "formula": kind.formula, "source": kind.source}
         for kind in ([kind_named(name)] if name else MEASURES.values())
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from limner.cli.commands.answers import Where, opened
 from limner.cli.console import answer, table, tell
 from limner.cli.options import Json, flag, named_options, whole_numbers, word
 from limner.core.errors import LimnerError, UnknownId, count
+from limner.core.options import OptionValues
 
 if TYPE_CHECKING:
     from limner.annotate.store import Store
@@ -80,7 +81,7 @@ def people(
     answer(_account_tables(listed, waiting), {"accounts": listed, "invitations": waiting}, as_json=as_json)
 
 
-def _account_tables(accounts: list[dict[str, object]], invites: list[dict[str, Any]]) -> str:
+def _account_tables(accounts: list[dict[str, object]], invites: list[OptionValues]) -> str:
     if not accounts and not invites:
         return "no accounts and no invitations"
     rows = [(a["name"], a["role"], _state(a)) for a in accounts]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,6 +24,7 @@ from limner.cli.options import (
     store_and_mode,
     word,
 )
+from limner.core.options import OptionValues
 
 if TYPE_CHECKING:
     from limner.evaluation.reports.report import Report
@@ -97,7 +98,7 @@ def report(
       $ limner report ours.json -o README.md
     """
     from limner.evaluation.reports.report import Report, load_reports
-    from limner.evaluation.reports.system_table import system_table
+    from limner.evaluation.reports.report_tables import system_table
 
     file, *other_files = files
     figure_options, loader = command_options(option, "report")
@@ -140,12 +141,12 @@ def report(
 
 def _further_reports(
     main_report: Report, others: list[Path], baseline: Path | None, estimate: str | None
-) -> dict[str, Any]:
+) -> OptionValues:
     """What a page or figure shows besides one report: other reports, a baseline, and a comparison by labels."""
     from limner.evaluation.comparison import compare
     from limner.evaluation.reports.report import Report, load_reports
 
-    options: dict[str, Any] = {"other_reports": load_reports(others)} if others else {}
+    options: OptionValues = {"other_reports": load_reports(others)} if others else {}
     if baseline is not None:
         options["baseline"] = Report.load(baseline)
     store, mode = store_and_mode(estimate)
@@ -166,7 +167,7 @@ def _for_hub(file: Path, out: Path, options: dict[str, str], *, as_json: bool) -
 
 def _add_to_results(file: Path, out: Path, options: dict[str, str], *, as_json: bool) -> None:
     """Writes one number into a file of evaluation results of the hub."""
-    from limner.evaluation.boards.eval_results import write_eval_result
+    from limner.evaluation.boards.hub_results import write_eval_result
     from limner.evaluation.reports.report import Report
 
     missing = [name for name in HUB_OPTIONS if name not in options and name != "view"]
@@ -178,7 +179,7 @@ def _add_to_results(file: Path, out: Path, options: dict[str, str], *, as_json: 
 
 def _add_to_card(file: Path, card: Path, *, as_json: bool) -> None:
     """Writes the results of a report into the metadata of a model card."""
-    from limner.evaluation.boards.model_card import write_model_card
+    from limner.evaluation.boards.hub_results import write_model_card
     from limner.evaluation.reports.report import Report
 
     write_model_card(Report.load(file), card)

@@ -128,8 +128,7 @@ def serve(
 
 def _serve_agent(chosen: list[str], *, trust: bool) -> None:
     """Serves an agent until its input ends; refuses options of the pages."""
-    from limner.cli.agent_server import serve_agent
-    from limner.cli.agent_tools import INSTRUCTIONS, agent_tools
+    from limner.cli.agent_server import INSTRUCTIONS, agent_tools, serve_agent
 
     unused = [name for name in chosen if name not in ("mcp", "trust", "as_json")]
     if unused:

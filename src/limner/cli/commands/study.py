@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from limner.cli.commands import study_tables
 from limner.cli.commands.answers import NewStore, Where, opened, store_name
+from limner.cli.commands.designs import remember, several
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, table
 from limner.cli.inputs import SYSTEM, system_word
@@ -29,16 +30,19 @@ from limner.cli.options import (
     whole_numbers,
     word,
 )
-from limner.cli.studies import remember, several
 from limner.core.errors import LimnerError, UnknownName, count
+from limner.core.options import OptionValues
+from limner.core.paths import JsonObject
 from limner.core.progress import counting
 
 if TYPE_CHECKING:
     from limner.annotate.form import StudyForm
     from limner.annotate.pool import Lists
     from limner.annotate.preference import PreferenceStudy
+    from limner.annotate.store import Store
     from limner.core.collection import Collection
     from limner.core.judgements import Judgements
+    from limner.explain.failures import Failure
 
 COMMANDS: dict[str, object] = {}  # a group of annotate
 app = typer.Typer(no_args_is_help=True, help="Studies: a form, a sample of questions, and what people answered.")
@@ -136,14 +140,14 @@ def add(
     answer(_added(data, text, sampling, store), data, as_json=as_json)
 
 
-def _added(data: dict[str, Any], text: str, sampling: Sampling, store: str) -> str:
+def _added(data: OptionValues, text: str, sampling: Sampling, store: str) -> str:
     """What was added, and what to do next."""
     data |= {"study": sampling.name, "people": sampling.people, "answers": data["questions"] * sampling.people}
     each = f"{count(data['questions'], 'question')}, {count(sampling.people, 'person', 'people')} each"
     return f"{text}{each}\nNext: limner annotate serve {store_name(store)}, page /study"
 
 
-def _form_options(form: StudyForm, words: list[str] | None) -> tuple[dict[str, Any], list[str]]:
+def _form_options(form: StudyForm, words: list[str] | None) -> tuple[OptionValues, list[str]]:
     """The options of the form, and those of the loader; options of another form are refused."""
     chosen, loader = command_options(words, "add")
     for name in chosen:
@@ -165,7 +169,9 @@ def _refuse_unfit(form: StudyForm, direction: str, items: Path | None) -> None:
         raise typer.BadParameter(f"the questions of {form.name} come from a file: give --items FILE")
 
 
-def _sample(form: StudyForm, sampling: Sampling, items: Path | None) -> tuple[dict[str, Any], str, Any]:
+def _sample(
+    form: StudyForm, sampling: Sampling, items: Path | None
+) -> tuple[OptionValues, str, Callable[[Store], int]]:
     """Facts about the sample, the same as text, and what puts it into a store."""
     if form.results == "preference":
         from limner.annotate.preference import add_study as add_preference
@@ -190,7 +196,7 @@ def _sample(form: StudyForm, sampling: Sampling, items: Path | None) -> tuple[di
 
     questions = read_questions(items or Path(), form)
 
-    def fill(db: Any) -> int:
+    def fill(db: Store) -> int:
         add_study(db, sampling.name, form)
         return add_questions(db, sampling.name, questions, people=sampling.people)
 
@@ -203,7 +209,7 @@ def _preference(sampling: Sampling) -> PreferenceStudy:
 
     truth, queries = _truth(sampling), sampling.limit or QUERIES
     low, high = sampling.min_relevant, sampling.max_relevant
-    common: dict[str, Any] = {
+    common: OptionValues = {
         "queries": queries,
         "direction": sampling.direction,
         "ties": sampling.ties,
@@ -220,7 +226,7 @@ def _preference(sampling: Sampling) -> PreferenceStudy:
     return study_of_systems(lists, judgements=truth, length=high, **common)
 
 
-def _failures(sampling: Sampling) -> tuple[list[Any], dict[str, Any], str]:
+def _failures(sampling: Sampling) -> tuple[list[Failure], OptionValues, str]:
     """The drawn failures of a system, and how many there are."""
     from limner.annotate.failure_study import with_keywords
     from limner.explain.failures import failures
@@ -229,7 +235,7 @@ def _failures(sampling: Sampling) -> tuple[list[Any], dict[str, Any], str]:
     if len(sampling.systems) != 1:
         raise typer.BadParameter(f"{len(sampling.systems)} systems: failures are those of one --model")
     (system,) = sampling.systems.values()
-    by_direction: Mapping[str, Any] = {"i2t": system, "t2i": system.T} if isinstance(system, Scores) else system
+    by_direction: JsonObject = {"i2t": system, "t2i": system.T} if isinstance(system, Scores) else system
     if sampling.direction not in by_direction:
         raise LimnerError(
             f"no system for {sampling.direction!r}: got {', '.join(by_direction)}; give a run of that direction"

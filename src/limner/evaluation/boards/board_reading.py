@@ -6,30 +6,35 @@ tables of published numbers (csv), and the published tables that are included in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+import numpy as np
+
+from limner.core.arrays import BoolArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
-from limner.core.paths import read_json
+from limner.core.markup import is_number
+from limner.core.options import OptionValues
+from limner.core.paths import JsonObject, read_json
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.registry import Registry
-from limner.core.spreadsheet import is_number
 from limner.datasets.pair_tables import is_table
 from limner.datasets.runs import read_run, run_name
 from limner.datasets.text_files import At, number, refuse, table
 from limner.evaluation.boards.board import Board, BoardEntry, entries_of, ranked
-from limner.evaluation.boards.board_slices import with_slices
-from limner.evaluation.boards.model_card import read_model_card
+from limner.evaluation.boards.hub_results import read_model_card
 from limner.evaluation.boards.mteb import META, is_mteb, read_mteb
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.measures import Measure
-from limner.evaluation.measures.other_names import limner_name
+from limner.evaluation.measures.measure import limner_name
+from limner.evaluation.query_groups import QueryGroup, default_kinds, query_groups, refuse_unknown
 from limner.evaluation.reports.report import Report
 from limner.evaluation.reports.storage import read as read_report
+from limner.evaluation.results import Result
 
 USUAL = ("R@1", "R@5", "R@10", "nDCG@10(linear)", "main_score")
 """The measures of MTEB results that are shown if no measures are given."""
@@ -38,12 +43,12 @@ TABLES: Registry[Callable[[str], list[BoardEntry]]] = Registry(
 )
 """Results that are named, not read from a file, by the word before the colon: "published:eccv-d2"."""
 _SYSTEM, _LONG = ("system", "model"), ("measure", "value")
-Result = Report | BoardEntry | str | Path
+BoardSource = Report | BoardEntry | str | Path
 Counts = Mapping[str, int]
 
 
 def leaderboard(
-    results: Iterable[Result],
+    results: Iterable[BoardSource],
     *,
     judgements: Judgements | None = None,
     groups: Mapping[str, str] | None = None,
@@ -96,7 +101,7 @@ def leaderboard(
     entries = _entries(list(results), unit, options, progress)
     chosen = _chosen(entries, _measure_names(measures), view, direction)
     sized = [_sized(entry, queries, clusters) for entry in chosen]
-    drawn: dict[str, Any] = {"samples": samples, "seed": seed}
+    drawn: OptionValues = {"samples": samples, "seed": seed}
     board = ranked(sized, level=level, **drawn, progress=progress.step("ranking the systems", "tables"))
     if collection is None:
         return board
@@ -106,7 +111,7 @@ def leaderboard(
 
 
 def _entries(
-    results: Sequence[Result], unit: str | None, options: Mapping[str, Any], progress: Progress
+    results: Sequence[BoardSource], unit: str | None, options: JsonObject, progress: Progress
 ) -> list[BoardEntry]:
     """The entries of all results; a report with the values of every query takes a while to read."""
     entries: list[BoardEntry] = []
@@ -165,7 +170,7 @@ def _count(entry: BoardEntry, counts: Counts | int | None, noun: str) -> int | N
 # --- files ------------------------------------------------------------------------------------------------------
 
 
-def _read(result: Result, unit: str | None, options: Mapping[str, object]) -> list[BoardEntry]:
+def _read(result: BoardSource, unit: str | None, options: Mapping[str, object]) -> list[BoardEntry]:
     if isinstance(result, BoardEntry):
         return [result]
     if isinstance(result, Report):
@@ -199,7 +204,7 @@ def _folder(folder: Path) -> list[BoardEntry]:
     return [entry for file in mteb_files for entry in read_mteb(file)]
 
 
-def _run(path: Path, options: Mapping[str, Any]) -> list[BoardEntry]:
+def _run(path: Path, options: JsonObject) -> list[BoardEntry]:
     if options["judgements"] is None:
         raise LimnerError(
             f"{path}: expected a report or MTEB results (.json), a table (.csv, .tsv) or a folder; a run needs "
@@ -308,3 +313,77 @@ def _integer_cell(at: At, cells: Mapping[str, str], name: str) -> int | None:
     if value < 1 or value != int(value):
         refuse(at, f"{name}: {cell} is not a number of queries; expected a whole number of 1 or more")
     return int(value)
+
+
+def with_slices(
+    board: Board,
+    entries: Iterable[BoardEntry],
+    collection: Collection,
+    *,
+    by: Sequence[str] = (),
+    min_size: int = 30,
+    samples: int = 10_000,
+    seed: int = 0,
+    progress: ProgressLike = None,
+) -> Board:
+    """A board with a further table for every slice of the queries.
+
+    The rank sets of all slices of a measure and direction hold together with the confidence of the board: with S
+    slices, each has 1 - (1 - level) / S by itself (Bonferroni).
+
+    Args:
+        board: The board of all queries.
+        entries: Its entries; those without values of every query cannot be divided.
+        collection: The collection that all systems were evaluated on.
+        by: "length", "words", "objects" or fields, as in `limner.evaluation.slices`; what there is by default.
+        min_size: The minimum number of queries in a slice, and in the rest.
+        samples: Draws for the critical values.
+        seed: The same seed gives the same board.
+        progress: Called with (tables done, tables in total).
+    """
+    if min_size < 2:
+        raise LimnerError(f"min_size={min_size}: expected 2 or more queries")
+    kinds = list(by) or default_kinds(collection)
+    refuse_unknown(collection, kinds)
+    parts = [(entry, part) for entry in entries for part in _parts(entry, collection, kinds, min_size)]
+    if not parts:
+        raise LimnerError(
+            f"no slice by {', '.join(kinds)} has {min_size} queries inside and outside, in a result with the values of "
+            "every query: lower min_size, or give reports that 'limner evaluate -o FILE.json' wrote"
+        )
+    n_slices = max(Counter((entry.system, entry.key) for entry, _ in parts).values())
+    level = 1 - (1 - board.level) / n_slices
+    sliced = ranked([part for _, part in parts], level=level, samples=samples, seed=seed, progress=progress)
+    level_note = (
+        f"{n_slices} slices: each has rank sets of {100 * level:.6g}% confidence, so that all hold together with "
+        f"{100 * board.level:g}%"
+    )
+    return replace(board, tables=(*board.tables, *sliced.tables), notes=(*board.notes, level_note, *sliced.notes))
+
+
+def _parts(entry: BoardEntry, collection: Collection, kinds: Sequence[str], min_size: int) -> Iterator[BoardEntry]:
+    result = entry.result
+    if result is None or result.parts or result.stored is not None or result.direction not in ("i2t", "t2i"):
+        return
+    for group in _groups(entry, result, collection, kinds, min_size):
+        part = _part(result, group.members)
+        view = f"{entry.view}; {group.name}" if entry.view else group.name
+        yield replace(entry, view=view, value=part.value, queries=len(part.queries), result=replace(part, view=view))
+
+
+def _groups(
+    entry: BoardEntry, result: Result, collection: Collection, kinds: Sequence[str], min_size: int
+) -> list[QueryGroup]:
+    items = collection.images if result.direction == "i2t" else collection.texts
+    lost = next((query for query in result.queries if query not in items.ids), None)
+    if lost is not None:
+        raise LimnerError(
+            f"{entry.system} has the query {lost!r}, which {collection.name!r} lacks: give the collection and split "
+            "that it was evaluated on"
+        )
+    return query_groups(collection, result.direction, result.queries, kinds, min_size=min_size)
+
+
+def _part(result: Result, members: BoolArray) -> Result:
+    """The result of some queries."""
+    return result.restricted(np.flatnonzero(members))

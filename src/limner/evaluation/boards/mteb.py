@@ -11,16 +11,18 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from limner.core.display_names import display_name
 from limner.core.errors import LimnerError
 from limner.core.files import write_text
-from limner.core.paths import damage_told, read_json
+from limner.core.options import OptionValues
+from limner.core.paths import JsonObject, damage_told, read_json
 from limner.core.version import VERSION
+from limner.datasets.text_files import table
 from limner.evaluation.boards.board import BoardEntry
-from limner.evaluation.boards.mteb_sizes import task_size
 from limner.evaluation.measures import Measure
 from limner.evaluation.reports.report import Report
 
@@ -75,7 +77,7 @@ def _model(source: Path) -> str:
     return named.replace("__", "/")
 
 
-def _entries(content: Mapping[str, Any], model: str) -> Iterator[BoardEntry]:
+def _entries(content: JsonObject, model: str) -> Iterator[BoardEntry]:
     task = _text(content["task_name"])
     for split, subsets in content["scores"].items():
         for scores in subsets:
@@ -117,7 +119,7 @@ def _measure(name: str) -> Measure:
 # --- writing ----------------------------------------------------------------------------------------------------
 
 
-def task_results(report: Report) -> dict[str, dict[str, Any]]:
+def task_results(report: Report) -> dict[str, OptionValues]:
     """Converts a report to MTEB results: the content of a file for every view and direction, by task name.
 
     Measures without a name in MTEB are left out. MTEB's main score for retrieval is nDCG@10 with linear gain; if the
@@ -174,3 +176,31 @@ def write_mteb(report: Report, folder: str | Path) -> list[Path]:
     for task, content in results.items():
         write_text(target / f"{task}.json", json.dumps(content, indent=2, allow_nan=False))
     return [target / f"{task}.json" for task in results]
+
+
+class TaskSize(NamedTuple):
+    """The number of queries, and of clusters where it is known within a tenth; None if unknown."""
+
+    queries: int | None = None
+    clusters: int | None = None
+
+
+UNKNOWN_SIZE = TaskSize()
+
+
+def task_size(task: str, split: str = "test", subset: str = "default") -> TaskSize:
+    """The size of a subset of a task.
+
+    >>> task_size("Flickr30kT2IRetrieval"), task_size("MyRetrieval")
+    (TaskSize(queries=5000, clusters=1000), TaskSize(queries=None, clusters=None))
+    """
+    return _sizes().get((task, split, subset), UNKNOWN_SIZE)
+
+
+@cache
+def _sizes() -> dict[tuple[str, str, str], TaskSize]:
+    rows = table(Path(__file__).with_name("mteb_sizes.tsv"), delimiter="\t", quoted=False)
+    return {
+        (row["task"], row["split"], row["subset"]): TaskSize(int(row["queries"]), int(row["clusters"] or 0) or None)
+        for _, row in rows
+    }

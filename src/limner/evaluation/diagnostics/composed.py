@@ -18,7 +18,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import Progress, ProgressLike, Stages
 from limner.datasets.composed_queries import ComposedQueries, ComposedQuery
-from limner.evaluation.diagnostics.excluded_candidates import excluding
+from limner.evaluation.diagnostics.modality_gap import excluding
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.tables import Document, Grid, TableReport, json_ready, percent
 from limner.scores import Scores

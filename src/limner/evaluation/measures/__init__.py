@@ -20,10 +20,9 @@ Example: a query with five candidates, of which the second is relevant and the f
 {'mAP@R': 0.25, 'RP': 0.5, 'PMRP': 0.5, 'RP(graded)': 0.667}
 """
 
+from limner.evaluation.measures.built_in import BUILT_IN, at_rank, total
 from limner.evaluation.measures.kinds import MEASURES, Composite, MeasureKind
 from limner.evaluation.measures.measure import Measure, bounds, parse
-from limner.evaluation.measures.table import BUILT_IN
-from limner.evaluation.measures.values import at_rank, total
 
 for _kind in BUILT_IN:
     MEASURES.register(_kind.name)(_kind)

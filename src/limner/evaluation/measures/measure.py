@@ -12,7 +12,6 @@ import numpy as np
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError, TooShort, UnknownName
 from limner.evaluation.measures.kinds import MEASURES, STATISTICS, TRAITS, UNKNOWN, MeasureKind, Statistic
-from limner.evaluation.measures.other_names import limner_name
 from limner.evaluation.placements import Placements
 
 DEEPEST = 1_000_000_000
@@ -309,3 +308,34 @@ def _written(value: float) -> str:
     """
     short = f"{value:g}"
     return short if float(short) == value else repr(value)
+
+
+OTHER_NAMES = (
+    (r"ndcg(?:_at_|_cut_)(\d+)", "nDCG@{}(linear)"),
+    (r"(?:retrieval_?)?(?:normalized_?dcg|normalizeddcg)", "nDCG(linear)"),
+    (r"ndcg_burges@(\d+)", "nDCG@{}"),
+    (r"map(?:_at_|_cut_)(\d+)|AP@(\d+)", "MAP@{}"),
+    (r"AP|average_precision", "MAP"),
+    (r"(?:cv_recall|hit_rate|accuracy|hits|success)(?:_at_|@|_)(\d+)", "R@{}"),
+    (r"recall(?:_at_|_)(\d+)", "Recall@{}"),
+    (r"(?:precision(?:_at_|_|@)|P_)(\d+)", "P@{}"),
+    (r"(?:mrr_at_|RR@)(\d+)", "MRR@{}"),
+    (r"recip_rank|RR|mean_reciprocal_rank", "MRR"),
+    (r"r[-_]?prec(?:ision)?", "RP"),
+    (r"median_rank|med_?r", "MedR"),
+    (r"mean_rank", "MeanR"),
+)
+"""Patterns of names, and the measure of limner that they mean."""
+
+
+def limner_name(text: str) -> str:
+    """The measure that a name of another program means; "" if there is none.
+
+    >>> limner_name("ndcg_at_10"), limner_name("P_5"), limner_name("hit_rate@1"), limner_name("R@1")
+    ('nDCG@10(linear)', 'P@5', 'R@1', '')
+    """
+    for pattern, name in OTHER_NAMES:
+        match = re.fullmatch(pattern, text.strip(), re.IGNORECASE)
+        if match is not None:
+            return name.format(next((cut for cut in match.groups() if cut), ""))
+    return ""

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from limner.core.cache_dir import settle_matplotlib
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.paths import settle_matplotlib
 from limner.core.registry import Registry
 from limner.evaluation.comparison import Comparison, Line, system_names
 from limner.evaluation.reports.report import Report, curve_depth, first_ranks, recall_curve

@@ -14,6 +14,7 @@ import numpy as np
 from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
+from limner.core.paths import JsonObject
 from limner.core.ranking import Ranking
 from limner.core.registry import Registry
 from limner.evaluation.comparison import Comparison, compare
@@ -143,7 +144,7 @@ class Report(TableReport):
     collection: str
     results: tuple[Result, ...]
     top: Mapping[str, Ranking] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: JsonObject = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     estimates: tuple[Estimated, ...] = ()
 

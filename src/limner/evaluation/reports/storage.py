@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.core.paths import damage_told, read_json
+from limner.core.paths import JsonObject, damage_told, read_json
 from limner.core.ranking import Ranking
 from limner.evaluation.label_estimates import Estimated
 from limner.evaluation.measures import Measure
@@ -37,12 +36,12 @@ def read(path: str | Path) -> Report:
         return _sound(_from_json(content))
 
 
-def _numbers(values: Any) -> FloatArray:
+def _numbers(values: Iterable[float | str | None]) -> FloatArray:
     """The inverse of `json_ready` for an array of numbers."""
     return np.array([math.inf if v is None else float(v) for v in values], dtype=np.float64)
 
 
-def _from_json(content: Mapping[str, Any]) -> Report:
+def _from_json(content: JsonObject) -> Report:
     ids = {key: Ids(values, what="query") for key, values in content["ids"].items()}
     traits = content.get("measures", {})
     pools = content["settings"].get("pool", {})
@@ -60,7 +59,7 @@ def _from_json(content: Mapping[str, Any]) -> Report:
     return Report(*named, results_with_parts, top, content["settings"], tuple(content["notes"]), estimates)
 
 
-def _result_from_json(saved: Mapping[str, Any], queries: Ids, traits: Mapping[str, object], pool: int | None) -> Result:
+def _result_from_json(saved: JsonObject, queries: Ids, traits: Mapping[str, object], pool: int | None) -> Result:
     measure = Measure.foreign(saved["measure"], traits)
     result = Result(
         saved["view"],
@@ -77,7 +76,7 @@ def _result_from_json(saved: Mapping[str, Any], queries: Ids, traits: Mapping[st
     return replace(result, stored=_stored_value(saved)) if measure.statistic == UNKNOWN else result
 
 
-def _pair(saved: Any) -> tuple[float, float] | None:
+def _pair(saved: Sequence[float | str | None] | None) -> tuple[float, float] | None:
     """Two numbers, the lower one first."""
     if saved is None:
         return None
@@ -85,7 +84,7 @@ def _pair(saved: Any) -> tuple[float, float] | None:
     return low, high
 
 
-def _stored_value(saved: Mapping[str, Any]) -> StoredValue:
+def _stored_value(saved: JsonObject) -> StoredValue:
     """The value and interval of a measure whose summary is unknown in this process."""
     value = float(_numbers([saved["value"]])[0])
     if saved.get("interval") is None:
@@ -109,7 +108,7 @@ def _codes(values: Sequence[int] | None) -> IntArray | None:
     return None if values is None else np.asarray(values, dtype=np.int64)
 
 
-def _top_from_json(content: Mapping[str, Any]) -> Ranking:
+def _top_from_json(content: JsonObject) -> Ranking:
     indices = np.asarray(content["indices"], dtype=np.int32).reshape(len(content["queries"]), -1)
     listed = content["scores"]
     scores = None if listed is None else np.array([_numbers(row) for row in listed]).reshape(indices.shape)

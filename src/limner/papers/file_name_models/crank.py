@@ -28,7 +28,7 @@ from limner.core.model_store import Content, SavedModel, read, write
 from limner.core.paths import damage_told
 from limner.core.progress import SILENT, Progress, ProgressLike, as_progress
 from limner.core.registry import takes
-from limner.core.torch_device import device_named
+from limner.core.tensors import device_named
 from limner.datasets.wikipedia import image_names
 from limner.encoders.batching import by_length
 from limner.encoders.opening import Source, VectorSource, load_source, source

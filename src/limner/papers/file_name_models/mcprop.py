@@ -22,16 +22,15 @@ from torch.nn.functional import normalize
 
 from limner.core import model_store
 from limner.core.arrays import Float32
-from limner.core.cache_dir import settle_matplotlib
 from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.files import replacing
 from limner.core.model_store import Content
-from limner.core.paths import damage_told
+from limner.core.paths import damage_told, settle_matplotlib
 from limner.core.progress import ProgressLike
 from limner.core.registry import takes
-from limner.core.torch_device import device_named
+from limner.core.tensors import device_named
 from limner.datasets.wikipedia import image_names
 from limner.encoders.opening import Source, VectorSource, load_source, source
 from limner.papers.file_name_models.mcprop_network import Data, Heads, MCProp

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from limner.core.cache_dir import compiled
+from limner.core.paths import compiled
 from limner.scores.block_kernels import best
 from limner.scores.pair_kernels import scores_of
 

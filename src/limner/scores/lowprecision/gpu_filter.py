@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from limner.core.progress import ProgressLike, as_progress
-from limner.core.torch_device import full_precision, on_host, torch_module
+from limner.core.tensors import full_precision, on_host, torch_module
 from limner.scores.base import LARGEST, Best
 from limner.scores.lowprecision.cpu_filter import Attempts, ListRequest, Selective, ShiftedListRequest
 from limner.scores.lowprecision.gpu_products import has_units, keeps_bound, low_products, whole_sums

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from limner.core.torch_device import on_host, torch_module
+from limner.core.tensors import on_host, torch_module
 from limner.scores.lowprecision.int8_products import TILED, all_within_bound, trial
 
 Tensor = Any

@@ -20,7 +20,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from limner.core.cache_dir import compiled
+from limner.core.paths import compiled
 
 _jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from limner.core.cache_dir import compiled
+from limner.core.paths import compiled
 from limner.scores.block_kernels import NEVER
 from limner.scores.lowprecision.filter_kernels import GROUP
 from limner.scores.pair_kernels import ROWS, products_of, scores_of

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from limner.core.cache_dir import compiled
+from limner.core.paths import compiled
 from limner.core.reproducible_math import arctangent, logarithm
 
 _summing = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz", "nnan", "ninf"}, boundscheck=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from limner.core.cache_dir import compiled
+from limner.core.paths import compiled
 
 _jit = compiled(nogil=True)
 _parallel = compiled(nogil=True, parallel=True)

@@ -18,7 +18,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.progress import ProgressLike
 from limner.core.registry import takes
-from limner.core.torch_device import device_named
+from limner.core.tensors import device_named
 from limner.encoders.batching import padded
 from limner.encoders.opening import EncodedVectors, source
 from limner.encoders.torch_encoders import JointEncoder, Pixels, on_device, stacked

@@ -24,7 +24,7 @@ from limner.core.files import write_text
 from limner.core.model_store import Content
 from limner.core.paths import damage_told
 from limner.core.progress import Progress, ProgressLike, as_progress
-from limner.core.torch_device import device_named
+from limner.core.tensors import device_named
 from limner.encoders import TwoSided
 from limner.encoders.opening import EncodedVectors, VectorSource, load_source
 from limner.encoders.torch_encoders import JointEncoder

@@ -22,7 +22,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.model_store import Content
 from limner.core.progress import Progress, ProgressLike, as_progress
-from limner.core.torch_device import device_named
+from limner.core.tensors import device_named
 from limner.core.version import VERSION
 from limner.systems.towers import checkpoints
 from limner.systems.towers.adamp import AdamP

@@ -21,7 +21,7 @@ from limner.core.errors import LimnerError
 from limner.core.extras import needed
 from limner.core.images import as_value, open_image
 from limner.core.progress import ProgressLike, as_progress
-from limner.core.torch_device import device_named
+from limner.core.tensors import device_named
 from limner.encoders.batching import at_least_one, count_texts
 from limner.encoders.cache import content_key
 from limner.encoders.multimodal import refuse_blind

@@ -22,7 +22,7 @@ from limner.core.cut_texts import count
 from limner.core.errors import LimnerError
 from limner.core.extras import needed
 from limner.core.progress import ProgressLike, as_progress
-from limner.core.torch_device import device_named
+from limner.core.tensors import device_named
 from limner.encoders.batching import Tokenizer, by_length, padded
 from limner.encoders.offline import fingerprint_of, folder_of, pretrained, trained
 from limner.encoders.text_transformers import max_tokens_of

@@ -24,7 +24,7 @@ from limner.core.ids import Ids
 from limner.core.model_store import Content, SavedModel
 from limner.core.paths import damage_told, read_text
 from limner.core.progress import Progress, ProgressLike, as_progress
-from limner.core.torch_device import device_named
+from limner.core.tensors import device_named
 from limner.encoders.opening import Source, VectorSource, load_source, source
 from limner.scores import Scores
 from limner.systems.hold_out import TrainedOn, saved_record

@@ -16,7 +16,7 @@ from limner.core.errors import LimnerError
 from limner.core.model_store import Content
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.registry import takes
-from limner.core.torch_device import device_named
+from limner.core.tensors import device_named
 from limner.encoders.opening import Source, source
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.measures import parse

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from limner.cli.attached_options import COMMAND_OPTIONS
-from limner.cli.commands.compare.board import board
 from limner.cli.commands.compare.differences import differences
-from limner.cli.commands.compare.ranks import ranks
-from limner.cli.commands.compare.systems import systems
+from limner.cli.commands.compare.other_tables import board, ranks, systems
 from limner.cli.console import answer
-from limner.cli.errors import Status
 from limner.cli.options import (
     Json,
     Loading,
@@ -25,7 +22,9 @@ from limner.cli.options import (
     text_option,
     word,
 )
+from limner.cli.shell import Status
 from limner.core.errors import UnknownName
+from limner.core.options import OptionValues
 
 VIEWS = {
     "differences": "test family allow_different samples seed level fail_if_worse estimate",
@@ -168,7 +167,7 @@ def compare(
         )  # fmt: skip
         return answer(leaderboard, leaderboard.describe(), as_json=as_json)
     store, mode = store_and_mode(estimate)
-    settings: dict[str, Any] = {"test": test, "family": family, "allow_different": allow_different, "mode": mode}
+    settings: OptionValues = {"test": test, "family": family, "allow_different": allow_different, "mode": mode}
     settings |= {"samples": samples or 100_000, "seed": seed, "level": round(1 - level, 12)}
     parts, data, failed = differences(
         results, show or (), estimate=store, fail_if_worse=fail_if_worse, files=files, **settings

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from limner.cli.attached_options import TASK_OPTIONS, task_of
-from limner.cli.commands.evaluate import composed, languages, one_system, text_only
+from limner.cli.commands.evaluate import one_system, tasks
+from limner.cli.commands.evaluate.one_system import Correct
 from limner.cli.console import answer
-from limner.cli.correcting import Correct
 from limner.cli.inputs import SYSTEM, IdFiles, SystemOptions, system_word
 from limner.cli.options import (
     Address,
@@ -38,6 +38,7 @@ from limner.cli.options import (
     word,
 )
 from limner.core.errors import UnknownName
+from limner.core.options import OptionValues
 
 COLLECTION = "scenes, flickr8k:DIR, captions.csv, a folder, a qrels file, ...: see 'limner list datasets'."
 WHAT = "scenes, flickr8k:DIR, captions.csv, a folder, a qrels file, ... ('limner list datasets'); or TASK:COLLECTION."
@@ -222,24 +223,25 @@ def _task_result(
     as_json: bool,
 ) -> None:
     """Prints and writes the result of a task other than the evaluation of a collection."""
-    from limner.evaluation.tables import FORMATS
+    from limner.evaluation.tables import FORMATS, TableReport
 
     if task == "text-only":
-        refuse_report_ending(by_ending(files, text_only.RUN)[1])
+        refuse_report_ending(by_ending(files, tasks.RUN)[1])
         if system.system is None:
             raise typer.BadParameter("text-only needs an encoder of texts: give --model")
         task_options, loader = own_options(option, TASK_OPTIONS["text-only"])
         chosen = part(load(spec, loader), split)
-        settings: dict[str, Any] = {"measures": measures, "cache": system.cache, "files": files, "trust": system.trust}
-        return answer(*text_only.text_only(chosen, system.system, task_options, **settings), as_json=as_json)
+        settings: OptionValues = {"measures": measures, "cache": system.cache, "files": files, "trust": system.trust}
+        return answer(*tasks.text_only(chosen, system.system, task_options, **settings), as_json=as_json)
     refuse_ending(files, tuple(FORMATS), "table")
+    result: TableReport
     if task == "languages":
         task_options, loader = own_options(option, TASK_OPTIONS["languages"])
         full_collection = load(spec, loader)
-        result = languages.languages(system, full_collection, task_options, split=split, measures=measures, name=name)
+        result = tasks.languages(system, full_collection, task_options, split=split, measures=measures, name=name)
     else:
         task_options = named_options(option, TASK_OPTIONS["composed"], of="composed")
-        result = composed.composed(system, spec, task_options, measures=measures, name=name)
+        result = tasks.composed(system, spec, task_options, measures=measures, name=name)
     saved([result.save(file) for file in files])
     return answer(result, result.describe(), as_json=as_json)
 

@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from functools import cache as cached_call
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limner.cli.console import answer, progress
-from limner.cli.correcting import corrected
+from limner.cli.console import answer, progress, tell
 from limner.cli.inputs import SystemOptions, is_qrels
-from limner.cli.options import load, on_cluster, saved
+from limner.cli.options import load, on_cluster, saved, word
 from limner.core.display_names import display_name, display_names
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.options import OptionValues
 
 if TYPE_CHECKING:
     from limner.annotate.store import Store
@@ -39,12 +39,12 @@ def evaluated(
     groups: str | None,
     judgements: list[Path],
     estimate: str | None,
-    correction: dict[str, Any],
+    correction: OptionValues,
     by: list[str],
     name: str | None,
     cluster: str | None,
     files: list[Path],
-    settings: dict[str, Any],
+    settings: OptionValues,
 ) -> tuple[list[Report], list[Breakdown]]:
     """The report of every system, written to files, and the breakdowns of a single one.
 
@@ -57,7 +57,7 @@ def evaluated(
         groups: The file with the group of each query of a qrels file.
         judgements: Files of extra judgements.
         estimate: A store of answers to a plan.
-        correction: What `limner.cli.correcting.corrected` takes besides the scores; empty for none.
+        correction: What `limner.cli.commands.evaluate.one_system.corrected` takes besides the scores; empty for none.
         by: Fields to break down by.
         name: The name of the system in the report.
         cluster: The address of a Ray cluster.
@@ -74,7 +74,7 @@ def evaluated(
         source, truth = opened.source, opened.truth
         if correction:
             source = corrected(source, dev=opened.dev, trust=system.trust, **correction)
-        truth_options: dict[str, Any] = {
+        truth_options: OptionValues = {
             "groups": _groups(groups, truth),
             "judgements": _for_collection(extra, truth),
         }
@@ -194,12 +194,14 @@ def _opened(
     return _Opened(opened.source, opened.collection, opened.notes, dev, opened.cut, opened.commit)
 
 
-def _parts(report: Report, truth: Any, fields: list[str]) -> list[Breakdown]:
+def _parts(report: Report, truth: object, fields: list[str]) -> list[Breakdown]:
     """The breakdowns by the requested fields."""
     from limner.core.collection import Collection
     from limner.evaluation import breakdown
 
-    if fields and not isinstance(truth, Collection):
+    if not fields:
+        return []
+    if not isinstance(truth, Collection):
         raise typer.BadParameter("--by is for a collection: a qrels file has no fields")
     return [breakdown(report, truth, field) for field in fields]
 
@@ -233,11 +235,14 @@ def _for_collection(extra: dict[str, Judgements] | None, truth: object) -> dict[
     return extra
 
 
-def _page_truth(truth: Any, judgements: dict[str, Judgements] | None) -> object:
+def _page_truth(truth: object, judgements: dict[str, Judgements] | None) -> object:
     """The collection with the extra judgements, for the HTML page."""
+    from limner.core.collection import Collection
     from limner.evaluation.partial_judgements import with_judgements
 
-    return truth if judgements is None else with_judgements(truth, judgements)[0]
+    if judgements is None or not isinstance(truth, Collection):
+        return truth
+    return with_judgements(truth, judgements)[0]
 
 
 def _groups(file: str | None, truth: object) -> dict[str, str] | None:
@@ -274,9 +279,9 @@ def _name(options: SystemOptions, correct: str | None) -> str:
     return f"{options.label} + {correct}" if correct else options.label
 
 
-def _measured(opened: _Opened, name: str, settings: dict[str, Any]) -> Report:
+def _measured(opened: _Opened, name: str, settings: OptionValues) -> Report:
     import limner
-    from limner.evaluation.cut_queries import with_cut_queries
+    from limner.evaluation.evaluated_queries import with_cut_queries
     from limner.evaluation.inputs import directions
 
     source: Any = opened.source
@@ -323,3 +328,92 @@ def summary(report: Report) -> dict[str, object]:
         "notes": list(report.notes),
         "estimates": [json_ready(each.to_json()) for each in report.estimates],
     }
+
+
+if TYPE_CHECKING:
+    from limner.core.collection import Collection
+    from limner.scores import Scores
+
+    Dev = Callable[[str], tuple[Scores, Collection]]
+
+Correct = Annotated[
+    str | None,
+    word(
+        "Correct hubs: 'limner list corrections', module:class, statistics FILE.npz. -O bank=FILES, -O tune=dev.",
+        "--correct",
+        metavar="HOW",
+    ),
+]
+
+
+def corrected(
+    source: object,
+    correction: str | None,
+    *,
+    dev: Dev,
+    bank: Sequence[Path] = (),
+    keep: Sequence[Path] = (),
+    trust: bool = False,
+) -> object:
+    """Applies the correction options.
+
+    Args:
+        source: The scores.
+        correction: The value of --correct.
+        dev: Returns the scores and the collection of a split.
+        bank: The files of its query bank.
+        keep: Files to write the statistics of the bank to.
+        trust: Whether a file of statistics may name a correction that is not registered.
+    """
+    from limner.scores import Scores
+    from limner.scores.correction import CORRECTIONS
+
+    if correction is None:
+        named = [name for name, value in (("-O bank", bank), ("-o FILE.npz", keep)) if value]
+        raise typer.BadParameter(f"{', '.join(named)} without a correction: name one with --correct")
+    if not isinstance(source, Scores):
+        raise LimnerError(
+            "--correct needs scores: give --images with --texts, --scores or --model; a run has no scores to correct"
+        )
+    name, options = CORRECTIONS.parsed(correction)
+    if "tune" in options:
+        options = _tuned(name, options, str(options.pop("tune")), dev)
+    corrected_scores: Any = source.correct(name, bank=_bank(bank), trust=trust, **options)
+    for file in keep:
+        with progress(f"gathering statistics for {name}", "queries") as task:
+            statistics = corrected_scores.gather(progress=task)
+            statistics.save(
+                file, reverse=corrected_scores.T.gather(progress=task.step("in the other direction", "queries"))
+            )
+    return corrected_scores
+
+
+def _bank(files: Sequence[Path]) -> object:
+    """A bank from files: two files of vectors (images, then texts), or one file with both or with saved statistics."""
+    from limner.core.embeddings import Embeddings
+
+    if not files:
+        return None
+    if len(files) > 2:
+        raise typer.BadParameter(f"got {len(files)} files for -O bank: expected vectors of images and of texts")
+    if len(files) == 2:
+        return Embeddings.load(files[0]), Embeddings.load(files[1])
+    if files[0].suffix.lower() != ".npz":
+        raise typer.BadParameter(
+            f"-O bank={files[0]} is one file of vectors: give two for both directions, -O "
+            "bank=images.npy,texts.npy; or one .npz with arrays 'images' and 'texts', or with saved statistics"
+        )
+    from limner.core.paths import read_arrays
+
+    arrays = read_arrays(files[0], what="a bank")
+    return (arrays["images"], arrays["texts"]) if {"images", "texts"} <= set(arrays) else files[0]
+
+
+def _tuned(name: str, fixed: dict[str, object], split: str, dev: Dev) -> dict[str, object]:
+    from limner.evaluation.tuning import tune
+
+    scores, collection = dev(split)
+    with progress(f"tuning {name} on {collection.name}", "settings") as step:
+        chosen: dict[str, object] = tune(name, scores, collection, fixed=fixed, progress=step)
+    tell(f"{name} is best on {collection.name} with {', '.join(f'{k} = {v}' for k, v in chosen.items())}")
+    return chosen

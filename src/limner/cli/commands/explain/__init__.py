@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from limner.cli.commands.explain import attack, failures, gap, map, probe, slices, uncertainty
+from limner.cli.commands.explain import embedding_space, failures, hard_negatives, slices
 
 app = typer.Typer(no_args_is_help=True, help="Explain why a system fails.")
 app.command("failures")(failures.failures)
 app.command("slices")(slices.slices)
-app.command("probe")(probe.probe)
-app.command("attack")(attack.attack)
-app.command("map")(map.map_embeddings)
-app.command("gap")(gap.gap)
-app.command("uncertainty")(uncertainty.uncertainty)
+app.command("probe")(hard_negatives.probe)
+app.command("attack")(hard_negatives.attack)
+app.command("map")(embedding_space.map_embeddings)
+app.command("gap")(embedding_space.gap)
+app.command("uncertainty")(embedding_space.uncertainty)

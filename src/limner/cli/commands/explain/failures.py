@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from limner.cli.commands.evaluate import COLLECTION
-from limner.cli.commands.evaluate.text_only import open_text_only, text_only_options
+from limner.cli.commands.evaluate.tasks import open_text_only, text_only_options
 from limner.cli.console import answer, progress, tell_notes
 from limner.cli.inputs import SYSTEM, SystemOptions, system_word
 from limner.cli.options import (
@@ -29,6 +29,7 @@ from limner.cli.options import (
     word,
 )
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.paths import JsonObject
 from limner.core.progress import Progress
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _with_objects(collection: Collection, file: Path | None) -> Collection:
 
 
 def _explained(
-    source: Mapping[str, Any],
+    source: JsonObject,
     direction: str,
     collection: Collection,
     full_collection: Collection,

@@ -11,17 +11,17 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from limner.core.collection import Collection
 from limner.core.markup import template
+from limner.core.options import OptionValues
 from limner.evaluation.comparison import system_names
-from limner.evaluation.reports.page import estimates, headline, hubness, labels, ranks, slices, system_comparison, words
+from limner.evaluation.reports.page import estimates, headline, labels, rank_charts, system_comparison, words
 from limner.evaluation.reports.page import examples as queries
-from limner.evaluation.reports.page.failures import Failures, section
-from limner.evaluation.reports.page.gallery import Gallery
+from limner.evaluation.reports.page.gallery import Failures, Gallery, section
 from limner.evaluation.reports.page.truth import Truth
 from limner.evaluation.reports.page.words import direction_title
 from limner.evaluation.reports.report import Report
@@ -87,7 +87,7 @@ def render(
         **method(report),
         "failures": section(failures, collection, gallery),
         "sliced": sliced,
-        "slices": slices.slice_tables(sliced),
+        "slices": system_comparison.slice_tables(sliced),
     }
     content["settings"] = [*([("System", full_name)] if full_name != report.system else []), *_settings(report)]
     content["findings"] = _findings(report, compared, content)
@@ -113,10 +113,10 @@ def _measured(
         "tables": headline.tables(report),
         "estimates": estimates.estimate_panels(report),
         "estimate_legend": estimates.legend(),
-        "curves": ranks.curve_panels(report, other_reports),
-        "curve_legend": ranks.legend(report, other_reports, kind="line"),
-        "ranks": ranks.rank_panels(report),
-        "rank_legend": ranks.legend(report, (), kind="bar"),
+        "curves": rank_charts.curve_panels(report, other_reports),
+        "curve_legend": rank_charts.legend(report, other_reports, kind="line"),
+        "ranks": rank_charts.rank_panels(report),
+        "rank_legend": rank_charts.legend(report, (), kind="bar"),
         "comparison": compared,
         "contests": system_comparison.contests(compared) if compared else [],
         "crowding": system_comparison.crowding([report, *other_reports]) if other_reports else [],
@@ -132,16 +132,16 @@ def _from_lists(report: Report, truth: Truth, gallery: Gallery, total: int) -> d
         "gaps": labels.gaps(report, truth),
         "changes": labels.changes(report, truth),
         "missed_positives": labels.missed_positive_examples(report, truth, gallery, each=max(0, min(3, total // 4))),
-        "hubs": hubness.hub_panels(report, gallery),
+        "hubs": rank_charts.hub_panels(report, gallery),
         "queries": queries.query_tables(report, truth, gallery),
     }
 
 
-def _findings(report: Report, compared: Comparison | None, content: dict[str, Any]) -> list[tuple[str, str]]:
+def _findings(report: Report, compared: Comparison | None, content: OptionValues) -> list[tuple[str, str]]:
     """The highlights, as (section, sentence)."""
     first = content["gaps"][0].name if content["gaps"] else ""
     findings = [("systems", sentence) for sentence in system_comparison.findings(report, compared)] if compared else []
-    findings += [("slices", slices.slices_finding(content["sliced"]))]
+    findings += [("slices", system_comparison.slices_finding(content["sliced"]))]
     findings += [("labels", gap.finding) for gap in content["gaps"] if gap.name == first]
     findings += [("hubs", panel.finding) for panel in content["hubs"]]
     return [(section, sentence) for section, sentence in findings if sentence]

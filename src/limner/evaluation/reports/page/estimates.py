@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 
 from limner.core.errors import count
+from limner.core.options import OptionValues
 from limner.evaluation.label_estimates import Estimated
 from limner.evaluation.reports.page.figures import LEFT, RIGHT, drawing, element
-from limner.evaluation.reports.page.words import direction_title, number
+from limner.evaluation.reports.page.words import direction_title, number, span
 from limner.evaluation.reports.report import Report
+from limner.evaluation.results import Result
 
 ROW = 58
 """Height of one row of the drawing."""
@@ -68,11 +70,11 @@ def _facts(report: Report, estimates: Sequence[Estimated]) -> list[str]:
         )
     if effects:
         facts.append(f"design effect {sum(effects) / len(effects):.2f}: the variance beside that of a simple sample")
-    about: dict[str, Any] = report.settings.get("labels") or {}
+    about: OptionValues = report.settings.get("labels") or {}
     return facts + _agreement(about.get("agreement") or {}) + _judge(about.get("judges") or {}, estimates[0].direction)
 
 
-def _agreement(agreement: dict[str, Any]) -> list[str]:
+def _agreement(agreement: OptionValues) -> list[str]:
     if not agreement.get("pairs"):
         return ["how far people agree is unknown: no pair was judged by two people"]
     if math.isnan(float(agreement["alpha"])):
@@ -86,7 +88,7 @@ def _agreement(agreement: dict[str, Any]) -> list[str]:
     ]
 
 
-def _judge(judges: dict[str, Any], direction: str) -> list[str]:
+def _judge(judges: OptionValues, direction: str) -> list[str]:
     quality = judges.get(direction)
     if quality is None:
         return []
@@ -164,3 +166,65 @@ def legend() -> list[tuple[Markup, str]]:
     bar = element("rect", x=1, y=3, width=24, height=8, rx=4, class_="interval")
     diamond = element("path", d="M13 0L20 7L13 14L6 7Z", class_="usual")
     return [(sign(diamond), "usual number, by the given pairs"), (sign(bar, dot), "estimate with its 95% interval")]
+
+
+SYSTEM_LEFT, TOP, SYSTEM_ROW, HEAD = 128, 6, 17, 20
+STYLES = 4
+
+
+def intervals_drawn(name: str, title: str, groups: Sequence[tuple[str, Sequence[tuple[str, Result]]]]) -> Markup:
+    """Shares with their intervals; every result has one.
+
+    Args:
+        name: Name of the chart on its page.
+        title: Alternative text for screen readers.
+        groups: The name of each group, and its systems with their results.
+    """
+    ends = [end for _, rows in groups for _, r in rows if r.interval for end in (r.interval.low, r.interval.high)]
+    low, high = _whole_tenths(min(ends), max(ends))
+
+    def place(value: float) -> float:
+        return SYSTEM_LEFT + (RIGHT - SYSTEM_LEFT) * (min(max(value, low), high) - low) / (high - low)
+
+    parts, y = [], float(TOP)
+    for called, rows in groups:
+        parts.append(element("text", called, x=4, y=y + 14, class_="name"))
+        for at, (system, result) in enumerate(rows):
+            parts.append(_system_row(system, result, y + HEAD + SYSTEM_ROW * (at + 0.5), f"s{at % STYLES}", place))
+        y += HEAD + SYSTEM_ROW * len(rows) + 4
+    description = "; ".join(f"{called}: {_systems_described(rows)}" for called, rows in groups)
+    return drawing(name, title, description, *_axis(low, high, y, place), *parts, height=y + 24)
+
+
+def _whole_tenths(low: float, high: float) -> tuple[float, float]:
+    """The range of the axis in whole tenths, within 0 and 1.
+
+    >>> _whole_tenths(0.33, 0.52)
+    (0.3, 0.6)
+    """
+    first, last = int(low * 10 + 1e-9), min(int(-(-high * 10 // 1) + 1e-9), 10)
+    return min(first, 9) / 10, max(last, min(first, 9) + 1) / 10
+
+
+def _axis(low: float, high: float, bottom: float, place: Callable[[float], float]) -> list[Markup]:
+    count = round((high - low) * 10)
+    ticks = [low + 0.1 * n for n in range(0, count + 1, 1 if count < 6 else 2)]
+    lines = [element("line", x1=place(t), x2=place(t), y1=TOP, y2=bottom, class_="grid") for t in ticks]
+    labels = [element("text", f"{100 * t:.0f}%", x=place(t), y=bottom + 16, text_anchor="middle") for t in ticks]
+    return [*lines, element("line", x1=SYSTEM_LEFT, x2=RIGHT, y1=bottom, y2=bottom, class_="axis"), *labels]
+
+
+def _system_row(system: str, result: Result, y: float, style: str, place: Callable[[float], float]) -> Markup:
+    short = system if len(system) <= 18 else f"{system[:17]}…"
+    label = element("text", short, x=SYSTEM_LEFT - 8, y=y + 4, text_anchor="end")
+    if result.interval is None:
+        return label
+    left, right, at = (place(end) for end in (result.interval.low, result.interval.high, result.value))
+    line = element("line", x1=left, x2=right, y1=y, y2=y, class_=f"reach {style}")
+    dot = element("circle", element("title", f"{system}: {number(result.measure, result.value)}"), cx=at, cy=y, r=4,
+                  class_=f"dot {style}")  # fmt: skip
+    return Markup("").join([label, line, dot])
+
+
+def _systems_described(rows: Sequence[tuple[str, Result]]) -> str:
+    return ", ".join(f"{system} {number(r.measure, r.value)} ({span(r)})" for system, r in rows)

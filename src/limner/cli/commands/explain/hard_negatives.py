@@ -1,28 +1,47 @@
-"""limner explain attack: does a system notice when a query is changed to contradict the original?"""
+"""limner explain attack and probe: does a system read its texts? Contradicted queries, and captions almost right."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from limner.cli.attached_options import COMMAND_OPTIONS
 from limner.cli.commands.evaluate import COLLECTION
-from limner.cli.commands.evaluate.text_only import open_text_only, text_only_options
-from limner.cli.console import answer, progress, tell_notes
-from limner.cli.inputs import SYSTEM, SystemOptions, system_word
-from limner.cli.options import Json, Loading, Split, Trust, load, out_word, part, refuse_ending, saved, word
+from limner.cli.commands.evaluate.tasks import open_text_only, text_only_options
+from limner.cli.console import answer, progress, tell_notes, warn
+from limner.cli.inputs import SYSTEM, SystemOptions, system_word, training_parts
+from limner.cli.options import (
+    Json,
+    Loading,
+    Split,
+    Trust,
+    by_ending,
+    load,
+    named_options,
+    number,
+    out_word,
+    part,
+    refuse_ending,
+    saved,
+    word,
+)
+from limner.core.display_names import display_name
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.options import OptionValues
 
 if TYPE_CHECKING:
+    from limner.core.arrays import Float32, IntArray
     from limner.core.collection import Collection
+    from limner.datasets.probe_files import Probe
     from limner.explain.blind_baselines import Attack
     from limner.explain.text_edits import Edit
     from limner.systems.system_spec import OpenSystem
 
-
-Asker = Callable[[Sequence[str]], Any]
+    Asker = Callable[[Sequence[str]], Float32]
 
 
 def attack(
@@ -85,7 +104,7 @@ def attack(
 
 
 def _text_only_scorer(
-    system: SystemOptions, collection: Collection, options: dict[str, Any]
+    system: SystemOptions, collection: Collection, options: OptionValues
 ) -> tuple[Collection, Asker, Sequence[str]]:
     """The captions that are queries, the function that scores them with the other captions, and these captions."""
     opened = open_text_only(collection, system, options)
@@ -157,7 +176,7 @@ def _attacked(
     return text, {"attacks": records}
 
 
-def _truth(collection: Collection) -> Any:
+def _truth(collection: Collection) -> IntArray:
     """The image of every text."""
     pairs = collection.judgements.T.relevant
 
@@ -205,3 +224,103 @@ def _write(file: Path, collection: Collection, edits: dict[str, list[Edit | None
         if e is not None
     ]
     write_text(file, to_csv(rows))
+
+
+def probe(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="PROBE",
+            help="A file or folder in the format of SugarCrepe(++), ARO, VALSE, NegBench or Winoground; or scenes.",
+        ),
+    ],
+    system: Annotated[str | None, system_word(f"The system: {SYSTEM}")] = None,
+    images: Annotated[Path | None, word("Or embeddings of the images, with ids.", metavar="FILE")] = None,
+    texts: Annotated[
+        Path | None, word("Embeddings of the captions, in the order of -o FILE.jsonl.", metavar="FILE")
+    ] = None,
+    scores: Annotated[Path | None, word("Or a matrix of scores, images by captions: npy.", metavar="FILE")] = None,
+    option: Loading = None,
+    name: Annotated[str | None, word("Name of the system in the table.")] = None,
+    save: Annotated[
+        list[Path] | None, out_word("Write it: .json .csv .md .tex .txt; the captions to encode: .jsonl. Repeatable.")
+    ] = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Measure a system on hard negatives: pair accuracy, and text, image and group score.
+
+    Every table has two baselines that see no image, a language model of captions and caption length: a subset that they
+    solve does not test whether a system uses images. Without a system, only the baselines are shown. -O images=DIR
+    names the folder of the images, -O corpus=COLLECTION what trains the language model, -O train_on=COLLECTION what a
+    system is trained on; scenes has -O cases=N and -O seed=N.
+
+    Examples:
+      $ limner explain probe sugar-crepe/data -O images=val2017 --model 'clip(model=DIR)'
+      $ limner explain probe winoground.jsonl -O images=images --model 'clip(model=DIR)'
+      $ limner explain probe valse/ -O corpus=flickr8k:DIR
+      $ limner explain probe scenes --model histograms
+    """
+    from limner.evaluation.tables import FORMATS
+    from limner.explain.probe_results import probe as measured
+
+    lists, files = by_ending(save, ".jsonl")
+    refuse_ending(files, tuple(FORMATS), "probe")
+    probe_options = named_options(option, COMMAND_OPTIONS["probe"], of="probe")
+    cases = _probe(source, probe_options)
+    warn(cases.warnings)
+    pairs = cases.collection()
+    written = [_listed(pairs, file) for file in lists]
+    options = SystemOptions(images, texts, (), scores, (), system, trust)
+    source_of_scores = _scores(options, source, probe_options.get("train_on"), pairs)
+    captions = _captions(str(probe_options["corpus"])) if "corpus" in probe_options else None
+    with progress(f"probing with {len(cases.cases):,} cases", "cases") as step:
+        result = measured(cases, source_of_scores, name=name or _name(options), corpus=captions, progress=step)
+    saved([*written, *(result.save(file) for file in files)])
+    answer(result, result.describe(), as_json=as_json)
+
+
+def _probe(source: str, options: OptionValues) -> Probe:
+    from limner.datasets.probe_files import read_probe
+    from limner.datasets.scenes.scene_probes import scenes_probe
+
+    if source == "scenes" and not Path(source).exists():
+        if "images" in options:
+            raise typer.BadParameter("-O images with scenes: its images are generated; leave it out")
+        return scenes_probe(number(options, "cases", 200), seed=number(options, "seed", 0))
+    if "cases" in options or "seed" in options:
+        raise typer.BadParameter("-O cases and -O seed are for scenes: a file has the cases that it has")
+    return read_probe(source, images=Path(str(options["images"])) if "images" in options else None)
+
+
+def _scores(options: SystemOptions, source: str, train_on: str | None, pairs: Collection) -> Any:
+    if train_on is not None and options.system is None:
+        raise typer.BadParameter("-O train_on is for --model")
+    if not (options.images or options.texts or options.scores or options.system):
+        return None
+    if options.kind != "system":
+        return options.open_on(pairs, pairs).scores
+    from limner.systems.system_spec import divided
+
+    spec = options.spec()
+    trains = spec.is_trained_now or train_on is not None
+    parts = training_parts(spec, source, train_on, pairs) if trains else divided(pairs, [spec], "all")
+    return spec.on(parts, stage=progress).scores
+
+
+def _name(options: SystemOptions) -> str:
+    return display_name(str(options.system or options.scores or options.images or "system"))
+
+
+def _captions(corpus: str) -> list[str]:
+    from limner.cli.options import load
+
+    return [str(text) for text in load(corpus, None).texts.values]
+
+
+def _listed(pairs: Collection, file: Path) -> Path:
+    from limner.core.files import write_text
+
+    rows = zip(pairs.texts.ids, pairs.texts.values, strict=True)
+    write_text(file, "".join(f"{json.dumps({'id': key, 'text': text}, ensure_ascii=False)}\n" for key, text in rows))
+    return file

@@ -1,4 +1,4 @@
-"""An image found by one of its captions among the other captions of all images, without using the image."""
+"""The tasks of limner evaluate: one caption finds an image by the others, composed queries, languages one by one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ import typer
 from limner.cli.attached_options import TASK_OPTIONS, task_of
 from limner.cli.commands.encode import named_encoder
 from limner.cli.commands.evaluate.one_system import summary
-from limner.cli.console import progress
-from limner.cli.inputs import SystemOptions, known_encoder
-from limner.cli.options import by_ending, own_options, saved
+from limner.cli.console import progress, warn
+from limner.cli.inputs import SystemOptions, encoded_by_model, known_encoder, training_parts
+from limner.cli.options import by_ending, number, own_options, saved
+from limner.core.display_names import display_name
+from limner.core.options import OptionValues
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
+    from limner.core.embeddings import Embeddings
+    from limner.datasets.composed_queries import ComposedQueries
+    from limner.evaluation.diagnostics.breakdown import LanguageReport
+    from limner.evaluation.diagnostics.composed import ComposedReport
     from limner.evaluation.reports.report import Report
     from limner.scores import Scores
     from limner.systems.system_spec import OpenSystem
@@ -29,7 +35,7 @@ DEPTH = 1000
 def text_only(
     collection: Collection,
     encoder: str,
-    options: dict[str, Any],
+    options: OptionValues,
     *,
     measures: str | None,
     cache: Path | None,
@@ -62,7 +68,7 @@ def _save_run(scores: Scores, file: Path, *, tag: str) -> None:
         scores.top(min(DEPTH, len(scores.candidates)), progress=step).save(file, tag=tag)
 
 
-def text_only_options(collection: str, words: list[str] | None) -> tuple[str, dict[str, Any] | None, list[str]]:
+def text_only_options(collection: str, words: list[str] | None) -> tuple[str, OptionValues | None, list[str]]:
     """What is loaded, the options of text-only retrieval or None for another task, and the options of the loader."""
     task, spec = task_of(collection)
     if task != "text-only":
@@ -70,7 +76,7 @@ def text_only_options(collection: str, words: list[str] | None) -> tuple[str, di
     return spec, *own_options(words, TASK_OPTIONS[task])
 
 
-def open_text_only(collection: Collection, system: SystemOptions, options: dict[str, Any]) -> OpenSystem:
+def open_text_only(collection: Collection, system: SystemOptions, options: OptionValues) -> OpenSystem:
     """Text-only retrieval as a system: the captions that are queries, against the other captions of all images."""
     from limner.encoders import encoded
     from limner.encoders.cache import remembering
@@ -95,7 +101,7 @@ def open_text_only(collection: Collection, system: SystemOptions, options: dict[
     return OpenSystem(encoder, scores.T, queries_of(collection, scores), model)
 
 
-def _corpus_options(options: dict[str, Any], *, trust: bool) -> dict[str, Any]:
+def _corpus_options(options: OptionValues, *, trust: bool) -> OptionValues:
     corpus = str(options.get("corpus", "mean"))
     return {
         "corpus": corpus,
@@ -138,7 +144,7 @@ def _regions(file: str | None, image_data: str | None) -> dict[str, list[str]] |
 
 
 def _measured(
-    collection: Collection, work: Any, number: int, measures: str | None, encoder: str, corpus_options: dict[str, Any]
+    collection: Collection, work: Any, number: int, measures: str | None, encoder: str, corpus_options: OptionValues
 ) -> tuple[Report, Scores]:
     import limner
     from limner.encoders import encoded
@@ -159,3 +165,102 @@ def _measured(
 def _data(reports: list[Report], numbers: list[int]) -> dict[str, object]:
     records = [{"query": number, **summary(report)} for number, report in zip(numbers, reports, strict=True)]
     return records[0] if len(records) == 1 else {"captions": records}
+
+
+def composed(
+    system: SystemOptions, source: str, options: OptionValues, *, measures: str | None, name: str | None
+) -> ComposedReport:
+    """Composed queries of a file in the form of CIRR, CIRCO or FashionIQ, of JSON lines, or of scenes.
+
+    With embeddings of images and words, three simple compositions are compared: the image alone, the words alone, and
+    the sum of both. The reference image is left out of the pool of its query.
+    """
+    from limner.evaluation.diagnostics.composed import MEASURES, evaluate_composed
+
+    queries = _queries(source, options)
+    warn(queries.warnings)
+    source_of_scores = _system(queries, system, source, options.get("train_on"))
+    with progress(f"ranking {len(queries.images):,} images for {len(queries.queries):,} queries", "queries") as step:
+        return evaluate_composed(
+            queries,
+            source_of_scores,
+            name=name or "system",
+            measures=MEASURES if measures is None else measures,
+            weight=number(options, "weight", 0.5),
+            progress=step,
+        )
+
+
+def _queries(source: str, options: OptionValues) -> ComposedQueries:
+    from limner.datasets.composed_queries import read_composed
+    from limner.datasets.scenes.scene_changes import scenes_composed
+
+    if source == "scenes" and not Path(source).exists():
+        if "images" in options or "pool" in options:
+            raise typer.BadParameter("-O images and -O pool with scenes: its images are generated; leave them out")
+        return scenes_composed(number(options, "queries", 120), seed=number(options, "seed", 0))
+    if "queries" in options or "seed" in options:
+        raise typer.BadParameter("-O queries and -O seed are for scenes: a file has the queries that it has")
+    folder, pool = options.get("images"), options.get("pool")
+    return read_composed(
+        source, images=None if folder is None else Path(str(folder)), pool=None if pool is None else Path(str(pool))
+    )
+
+
+def _system(queries: ComposedQueries, system: SystemOptions, source: str, train_on: str | None) -> Any:
+    kind = system.kind
+    if train_on is not None and kind != "system":
+        raise typer.BadParameter("-O train_on is for a --model that is trained now")
+    if kind == "matrix":
+        from limner.scores import Scores
+
+        return Scores.load(Path(str(system.scores)), queries.texts.ids, queries.images.ids)
+    if kind == "embeddings":
+        from limner.systems.system_files import embeddings_of
+
+        sides = ((system.images, queries.images), (system.texts, queries.texts))
+        return tuple(embeddings_of(str(file), items) for file, items in sides)
+    if kind == "runs":
+        raise typer.BadParameter("--run with composed queries: give --model, --images with --texts, or --scores")
+    if all(value is None for value in queries.images.values):
+        raise typer.BadParameter("--model reads the images themselves: give -O images=DIR")
+    return _encoded(queries, source, str(system.system), train_on, trust=system.trust)
+
+
+def _encoded(
+    queries: ComposedQueries, source: str, system: str, train_on: str | None, *, trust: bool
+) -> tuple[Embeddings, ...]:
+    """Vectors of the pool and of the words, by a model, an encoder or a system that is trained now."""
+    from limner.core.collection import Collection
+    from limner.core.judgements import Judgements
+    from limner.systems.opening import find_system
+
+    spec = find_system(system, trust=trust)
+    none = Judgements.from_pairs([], queries=queries.images.ids, candidates=queries.texts.ids)
+    pool = Collection(queries.name, queries.images, queries.texts, none)
+    model = spec.trained(training_parts(spec, source, train_on, pool), stage=progress)
+    return tuple(encoded_by_model(system, model, (queries.images, queries.texts)))
+
+
+def languages(
+    system: SystemOptions,
+    collection: Collection,
+    options: OptionValues,
+    *,
+    split: str | None,
+    measures: str | None,
+    name: str | None,
+) -> LanguageReport:
+    """A system on every language: languages by measures, with intervals and the macro mean.
+
+    For each language the texts are those of that language alone; the images are the same for all.
+    """
+    from limner.evaluation.diagnostics.breakdown import MEASURES, evaluate_languages
+
+    opened = system.open(collection, split)
+    warn(opened.notes)
+    label, field = name or display_name(system.label), str(options.get("field", "language"))
+    with progress(f"evaluating {label} by {field}", "queries") as step:
+        return evaluate_languages(
+            opened.scores, opened.collection, measures=measures or MEASURES, name=label, field=field, progress=step
+        )

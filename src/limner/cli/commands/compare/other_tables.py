@@ -1,4 +1,4 @@
-"""A leaderboard that shows which ranks are statistically distinguishable."""
+"""limner compare --show board, ranks or systems: tables that are shown instead of differences."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import typer
 
 from limner.cli.console import progress
 from limner.cli.options import refuse_ending, saved
+from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from limner.evaluation.boards.board import Board
+    from limner.evaluation.reports.report_tables import SystemTable
+    from limner.papers.published_tables import Direction
 
 
 def board(
@@ -82,3 +85,57 @@ def _write(leaderboard: Board, results: Sequence[str], files: Sequence[Path], fo
     written = [leaderboard.save(file) for file in files]
     reports = [Report.load(result) for result in results] if folders else []
     saved([*written, *(file for folder in folders for report in reports for file in write_mteb(report, folder))])
+
+
+PUBLISHED = "published:"
+"""Before a direction (mean, i2t, t2i): the 25 published models of ECCV Caption."""
+
+
+def ranks(results: list[str], *, measures: list[str], files: list[Path]) -> tuple[str, dict[str, object]]:
+    """The ranks of reports, or of the published models, and whether measures agree.
+
+    Args:
+        results: Files of reports, or one of published:mean, published:i2t, published:t2i.
+        measures: Only these measures, named as in the table.
+        files: The charts to write.
+    """
+    from limner.core.files import write_text
+    from limner.evaluation.boards.ranks import of_reports
+    from limner.evaluation.reports.report import load_reports
+    from limner.papers.published_tables import ranks_of, scores
+
+    refuse_ending(files, (".svg",), "chart")
+    if results[0].startswith(PUBLISHED):
+        if len(results) > 1:
+            raise LimnerError(f"{results[0]} beside other results: its systems are ranked among themselves")
+        direction: Direction = results[0].removeprefix(PUBLISHED)  # type: ignore[assignment]  # another word is refused there
+        table = ranks_of(scores(direction))
+    else:
+        table = of_reports(load_reports(results))
+    table = table.only(columns=measures)
+    for file in files:
+        write_text(file, table.svg())
+    saved(files)
+    data = {
+        "systems": list(table.systems), "measures": list(table.columns), "values": table.values.tolist(),
+        "ranks": table.ranks.tolist(), "tau": table.tau.tolist(),
+    }  # fmt: skip
+    return str(table), data
+
+
+def systems(results: list[str], *, measures: str | None, files: list[Path]) -> tuple[SystemTable, dict[str, object]]:
+    """The systems of reports as rows, written to files.
+
+    Args:
+        results: Files of reports.
+        measures: Only these.
+        files: The files to write.
+    """
+    from limner.evaluation.reports.report import load_reports
+    from limner.evaluation.reports.report_tables import system_table
+    from limner.evaluation.tables import FORMATS
+
+    refuse_ending(files, tuple(FORMATS), "table of systems")
+    table = system_table(load_reports(results), measures=measures)
+    saved([table.save(file) for file in files])
+    return table, table.describe()

@@ -1,21 +1,23 @@
-"""Files of arrays and tensors, saved by numpy or torch and read without arbitrary unpickling."""
+"""Tensors: files of numpy or torch, read without arbitrary unpickling; torch, imported on first use; its devices."""
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, BinaryIO
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any, BinaryIO
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, is_zipfile
 
 import numpy as np
 
 from limner.core.arrays import Array, array
 from limner.core.errors import LimnerError, shown
-from limner.core.extras import require
+from limner.core.extras import needed, require
 from limner.core.paths import damage_told, refuse_missing_file
 
 ENDINGS = (".pt", ".pth")
@@ -130,7 +132,7 @@ class _StoredTensor:
 class _TensorsOnly(pickle.Unpickler):
     """Reads the description of tensors, without torch; anything else that a file names is refused."""
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         if (module, name) == ("collections", "OrderedDict"):
             return OrderedDict
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
@@ -139,7 +141,7 @@ class _TensorsOnly(pickle.Unpickler):
             return _STORAGES[name]
         raise pickle.UnpicklingError(f"{module}.{name}")
 
-    def persistent_load(self, pid: Any) -> Any:
+    def persistent_load(self, pid: tuple[object, ...]) -> object:
         return str(pid[2]), pid[1]
 
 
@@ -166,3 +168,53 @@ def read_legacy_weights(file: str | Path) -> dict[str, Array]:
 
 def _plain(stream: BinaryIO) -> Any:
     return _TensorsOnly(stream).load()
+
+
+if TYPE_CHECKING:
+    import torch
+
+    Device = torch.device
+    Tensor = torch.Tensor
+
+
+def torch_module() -> ModuleType:
+    """Imports torch, or raises an error with the pip command."""
+    return needed("torch", what="scores on a GPU")
+
+
+def device_named(name: str | Device) -> Device:
+    """The torch device with this name: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1"; or a device itself.
+
+    With several processes on one machine, each uses the GPU of its local rank by default.
+    """
+    torch, local = torch_module(), int(os.environ.get("LOCAL_RANK", "0"))
+    if name == "auto":
+        name = f"cuda:{local}" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise LimnerError(f"unknown device {name!r}: expected auto, cpu, cuda or cuda:1 ({error})") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise LimnerError(f"device {name!r}: torch sees no GPU; use device='cpu' or 'auto'")
+    place: Device = torch.device("cuda", local) if device.type == "cuda" and device.index is None else device
+    return place
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Computes products in full single precision, not TF32, whatever the global setting of torch."""
+    torch = torch_module()
+    before = torch.get_float32_matmul_precision()
+    if before == "highest":
+        yield
+        return
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def on_host(tensor: Tensor) -> Array:
+    """A tensor as a numpy array."""
+    return np.asarray(tensor.detach().cpu().numpy())
