@@ -4,8 +4,9 @@ A collection is taken as the whole population: its precision at a threshold is t
 images from it at random, with replacement, and looks for the cut-off of a promise; a promise is broken where the
 precision over the population is below it, and may be in at most 5 percent of calibrations. Four in five queries are
 asked as they are, one in five with all its right answers removed. Beside it: the lowest threshold that had the
-promised precision on the same draw with all answers there (the usual way), and one fixed cosine for all collections,
-set once to give the promise on the first.
+promised precision on the same draw with all answers there (the usual way), and one fixed cosine and one fixed z-score
+of the query's scores for all collections, set once to give the promise on the first. A third of the images are the
+bank and propose; they are drawn from the same third each time, and the precision is that over the others.
 
 A promise for which no calibration finds a cut-off is out of reach: that says nothing about how well it is kept, and
 counts as a miss.
@@ -22,6 +23,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -74,8 +76,8 @@ def simulated(part: limner.Collection) -> limner.Scores:
     return limner.Scores.from_matrix(scores, part.texts.ids, part.images.ids)
 
 
-def collections(quick: bool) -> Iterator[tuple[str, Answers, Answers]]:
-    """Name, confidences by CSLS, and plain scores in the same form."""
+def collections(quick: bool) -> Iterator[tuple[str, Answers, Answers, Answers]]:
+    """Name, confidences, plain scores in the same form, and their z-scores."""
     world = limner.load("scenes", images=400 if quick else 1000)
     outside_part = outside(world, world.train)
     model = limner.train(world, "histograms")
@@ -101,18 +103,20 @@ def collections(quick: bool) -> Iterator[tuple[str, Answers, Answers]]:
         yield "Unsplash, CLIP", *evidence(limner.Scores.from_embeddings(texts, images), pairs, None)
 
 
-def text_query_answers(scores: limner.Scores, part: limner.Collection) -> tuple[Answers, Answers]:
+def text_query_answers(scores: limner.Scores, part: limner.Collection) -> tuple[Answers, Answers, Answers]:
     return evidence(scores, *judged_queries(part, "t2i"))
 
 
-def evidence(scores: limner.Scores, right: Judgements, images: object) -> tuple[Answers, Answers]:
+def evidence(scores: limner.Scores, right: Judgements, images: object) -> tuple[Answers, Answers, Answers]:
     calibrated = calibrate(scores, right, images=images).answers.first(K)
-    return calibrated, plain(scores, right, calibrated)
+    matrix = np.asarray(scores)
+    standard = (matrix - matrix.mean(axis=1, keepdims=True)) / matrix.std(axis=1, keepdims=True)
+    return calibrated, plain(scores, matrix, right, calibrated), plain(scores, standard, right, calibrated)
 
 
-def plain(scores: limner.Scores, right: Judgements, calibrated: Answers) -> Answers:
+def plain(scores: limner.Scores, matrix: np.ndarray, right: Judgements, calibrated: Answers) -> Answers:
     """The same lists with plain scores as confidences."""
-    matrix, owner = np.asarray(scores), np.asarray(calibrated.clusters)
+    owner = np.asarray(calibrated.clusters)
     is_right = np.zeros(matrix.shape, dtype=bool)
     is_right[
         scores.queries.positions(right.queries)[right.rows],
@@ -143,34 +147,50 @@ class Population:
 
     def __init__(self, answers: Answers) -> None:
         self.answers = answers
-        labels = np.unique(np.asarray(answers.clusters), return_inverse=True)[1]
-        order = np.argsort(labels, kind="stable")
-        self.rows = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
-        best = answers.confidence.max(axis=1)
-        self.grid = np.unique(np.concatenate([best, answers.without.max(axis=1)]))
-        won = answers.gains(self.grid, precision=0.0, absent=ABSENT).mean(axis=0)
-        lost = -answers.gains(self.grid, precision=1.0, absent=ABSENT).mean(axis=0)
-        self.precision = won / np.maximum(won + lost, 1e-12)
+        proposing = np.zeros(len(answers.confidence), bool) if answers.proposing is None else answers.proposing
+        self.proposing, self.testing = (_images(answers, rows) for rows in (proposing, ~proposing))
+        tests = answers.take(~proposing)
+        best = tests.confidence.max(axis=1)
+        self.grid = np.unique(np.concatenate([best, tests.without.max(axis=1)]))
+        parts = [tests.responses(some) for some in np.array_split(self.grid, max(len(self.grid) // 500, 1))]
+        self.precision = np.concatenate([part.precision(ABSENT) for part in parts])
+        self.answered, self.silent = (
+            np.concatenate([value.mean(axis=0) for value in values])
+            for values in ([part.answered for part in parts], [~part.fooled for part in parts])
+        )
+
+    def place(self, threshold: float) -> int:
+        """The threshold lies between two of the confidences of the population: the upper of them."""
+        return int(min(np.searchsorted(self.grid, threshold), len(self.grid) - 1))
 
     def at(self, threshold: float) -> float:
-        """The precision over the population (the threshold lies between two of its confidences)."""
-        return float(self.precision[min(np.searchsorted(self.grid, threshold), len(self.grid) - 1)])
+        """The precision over the population."""
+        return float(self.precision[self.place(threshold)])
 
     def drawn(self, rng: np.random.Generator) -> Answers:
         """The queries of random images; an image that is drawn twice counts as two."""
-        chosen = rng.integers(0, len(self.rows), len(self.rows))
-        rows = [self.rows[image] for image in chosen]
-        sample = self.answers.take(np.concatenate(rows))
-        return Answers(
-            sample.confidence, sample.right, sample.without, np.repeat(np.arange(len(rows)), [*map(len, rows)])
-        )
+        chosen = [
+            images[int(place)]
+            for images in (self.proposing, self.testing)
+            for place in rng.integers(0, max(len(images), 1), len(images))
+        ]
+        sample = self.answers.take(np.concatenate(chosen))
+        return replace(sample, clusters=np.repeat(np.arange(len(chosen)), [*map(len, chosen)]))
+
+
+def _images(answers: Answers, rows: np.ndarray) -> list[np.ndarray]:
+    """The rows of each image among some rows."""
+    places = np.flatnonzero(rows)
+    labels = np.unique(np.asarray(answers.clusters)[places], return_inverse=True)[1]
+    order = np.argsort(labels, kind="stable")
+    return np.split(places[order], np.flatnonzero(np.diff(labels[order])) + 1) if len(places) else []
 
 
 def usual(sample: Answers, promise: float) -> float:
     """The lowest threshold with the promised precision on the sample, with all its answers there."""
     levels = np.unique(np.quantile(sample.confidence.max(axis=1), 1 - np.geomspace(1, 0.002, 60)))
-    gains = sample.gains(levels, precision=promise, absent=0.0).mean(axis=0)
-    return float(levels[np.argmax(gains >= 0)]) if (gains >= 0).any() else float(levels[-1])
+    enough = sample.responses(levels).precision(0.0) >= promise
+    return float(levels[np.argmax(enough)]) if enough.any() else float(levels[-1])
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
@@ -180,12 +200,15 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         yield from run_uneven(draws)
         return
     fixed = None
-    for name, answers, raw in collections(options.quick):
-        population, flat = Population(answers), Population(raw)
+    for name, answers, *others in collections(options.quick):
+        population, plain_populations = Population(answers), [Population(each) for each in others]
         if fixed is None:
-            fixed = {promise: usual(flat.answers, promise) for promise in PROMISES}
+            fixed = {promise: [usual(each.answers, promise) for each in plain_populations] for promise in PROMISES}
         for promise in PROMISES:
-            note_end = f"; fixed cosine {fixed[promise]:.2f}: {flat.at(fixed[promise]):.3f}"
+            note_end = "".join(
+                f"; fixed {kind} {threshold:.2f}: {each.at(threshold):.3f}"
+                for kind, each, threshold in zip(("cosine", "z-score"), plain_populations, fixed[promise], strict=True)
+            )
             yield calibrations(name, population, promise, draws, note_end)
 
 
@@ -218,14 +241,17 @@ def calibrations(
             loose.append(population.at(usual(sample, promise)))
     precisions = [population.at(each.value) for each in thresholds if each.value is not None]
     broken = 100 * sum(each < promise for each in precisions) / draws
-    answered = 100 * float(np.mean([each.answered for each in thresholds]))
+    places = [population.place(each.value) for each in thresholds if each.value is not None]
+    answered = 100 * float(population.answered[places].sum()) / draws
+    silent = 100 * (draws - len(places) + float(population.silent[places].sum())) / draws
     summary = (
         f"precision {np.mean(precisions):.3f} on average, {min(precisions):.3f} at least"
         if precisions
         else "out of reach"
     )
     note = (
-        f"cut-off found in {len(precisions)} of {draws}: {summary}, {answered:.1f}% answered; usual threshold "
+        f"cut-off found in {len(precisions)} of {draws}: {summary}, {answered:.1f}% answered, {silent:.1f}% of "
+        f"those without an answer get none; usual threshold "
         f"{np.mean(loose):.3f}, broken in {100 * np.mean(np.array(loose) < promise):.0f}%{note_end}"
     )
     log(f"{name}, promise {promise}: broken {broken:.1f}%; {note}")

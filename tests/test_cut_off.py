@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,18 +14,18 @@ from limner.search import calibrate_index, index, search_sure
 from limner.search.cut_off import Calibration, calibrate
 from limner.search.index_calibration import calibration_of
 from limner.stats import precision_threshold
-from limner.stats.selective import Answers, precision_within_reach
+from limner.stats.selective import Answers, _cluster_gains, _drawn, precision_within_reach
 
 
-def gain(answers, threshold, precision, absent):
-    """The gain of each cluster over its number of queries if all have as many, query by query."""
-    sums = {}
-    for row, label in enumerate(answers.clusters):
-        accepted = [bool(r) for c, r in zip(answers.confidence[row], answers.right[row], strict=True) if c >= threshold]
-        gain_if_present = (1 - absent) * (np.mean(accepted) - precision) if accepted else 0.0
-        fooled = any(c >= threshold for c in answers.without[row])
-        sums.setdefault(label, []).append(gain_if_present - absent * precision * fooled)
-    return [np.mean(sums[label]) for label in sorted(sums)]
+def slow_precision(answers, threshold, absent):
+    """The precision, and the share of queries answered as they are, query by query."""
+    right, shown, answered = 0.0, 0.0, 0
+    for row in range(len(answers.confidence)):
+        hits = [bool(r) for c, r in zip(answers.confidence[row], answers.right[row], strict=True) if c >= threshold]
+        answered += bool(hits)
+        right += (1 - absent) * np.mean(hits) if hits else 0.0
+        shown += (1 - absent) * bool(hits) + absent * any(c >= threshold for c in answers.without[row])
+    return right / shown if shown else np.nan, answered / len(answers.confidence)
 
 
 def drawn(rng, images, *, queries=3, k=4, skill=1.5):
@@ -36,15 +38,49 @@ def drawn(rng, images, *, queries=3, k=4, skill=1.5):
     return Answers(confidence, right, unmatched, np.repeat(np.arange(images), queries))
 
 
-def test_gains_are_those_of_the_definition():
+def test_what_is_shown_is_that_of_the_definition():
     answers = drawn(np.random.default_rng(1), 20)
     thresholds = np.linspace(-1, 3, 9)
-    gains = answers.gains(thresholds, precision=0.8, absent=0.3)
+    responses = answers.responses(thresholds)
     for column, threshold in enumerate(thresholds):
-        assert gains[:, column] == pytest.approx(gain(answers, threshold, 0.8, 0.3))
-    precision, answered = answers.measured(1.0, absent=0.3)
-    assert np.mean(gain(answers, 1.0, precision, 0.3)) == pytest.approx(0, abs=1e-12)
-    assert answered == np.mean([(row >= 1.0).any() for row in answers.confidence])
+        precision, answered = slow_precision(answers, threshold, 0.3)
+        assert answers.measured(threshold, absent=0.3) == pytest.approx((precision, answered), nan_ok=True)
+        assert responses.precision(0.3)[column] == pytest.approx(precision, nan_ok=True)
+        if not np.isnan(precision):
+            assert responses.gains(precision, 0.3)[:, column].mean() == pytest.approx(0, abs=1e-12)
+    assert np.isnan(answers.measured(99.0)[0])
+
+
+def test_a_drawn_answer_is_right_with_the_probability_of_the_precision():
+    """The test counts one answer of one query of an image; over many draws that is the precision over queries."""
+    answers, grid = uneven(np.random.default_rng(13), 60, vague=4), np.array([1.6, 1.2])
+    draws = [_drawn(answers, grid, 0.3, 4, seed) for seed in range(4000)]
+    answered, right = (np.sum(each, axis=0) for each in zip(*draws, strict=True))
+    for column, threshold in enumerate(grid):
+        precision = answers.measured(threshold, absent=0.3)[0]
+        assert right[column] / answered[column] == pytest.approx(precision, abs=0.01)
+
+
+def test_the_test_is_the_exact_binomial_test():
+    """Singletons, all present and answered: a threshold needs as many right answers as Clopper and Pearson say."""
+    from scipy.stats import beta
+
+    for wrong in range(1, 9):
+        right = np.arange(100) >= wrong
+        proposing = np.repeat([True, False], 100)
+        both = np.concatenate([np.ones(100, bool), right])[:, None]
+        answers = Answers(np.ones((200, 1)), both, np.zeros((200, 1)), np.arange(200), proposing)
+        least = beta.ppf(0.05, 100 - wrong, wrong + 1)
+        found = [precision_threshold(answers, precision=least + by, absent=1e-9).value for by in (-1e-3, 1e-3)]
+        assert found == [1.0, None]
+
+
+def test_the_gains_of_an_image_are_those_of_its_queries():
+    answers = uneven(np.random.default_rng(15), 30, vague=4)
+    grid, labels = np.array([1.6, 1.2]), np.asarray(answers.clusters)
+    gains = answers.responses(grid[::-1]).gains(0.7, 0.3)[:, ::-1]
+    expected = [gains[labels == label].sum(axis=0) / 4 for label in np.unique(labels)]
+    assert _cluster_gains(answers, grid, 0.7, 0.3, 4) == pytest.approx(np.array(expected))
 
 
 def uneven(rng, images, *, vague):
@@ -92,27 +128,22 @@ def test_measured_precision_is_over_queries():
 
 
 def test_an_image_with_more_queries_than_promised_for_does_not_count():
-    """The bet needs a bound on an image's queries that is set before the test."""
+    """The draw needs a bound on an image's queries that is set before the test."""
     rng = np.random.default_rng(10)
     sample = drawn(rng, 40, queries=2)
     clusters = np.asarray(sample.clusters).copy()
     clusters[:12] = 0  # one image with 12 queries
     large = Answers(sample.confidence, sample.right, sample.without, clusters)
-    sizes = {precision_threshold(large, precision=0.5, seed=seed).largest for seed in range(8)}
-    counts = {precision_threshold(large, precision=0.5, seed=seed).clusters for seed in range(8)}
-    assert sizes == {2, 12} and counts == {17, 18}
-    alike = Answers(sample.confidence, sample.right, sample.without, np.repeat(np.arange(40), 2))
-    one, halved = (sample.gains(np.array([1.0]), precision=0.5, absent=0.2, largest=size) for size in (2, 4))
-    assert one == pytest.approx(2 * halved) and one == pytest.approx(
-        alike.gains(np.array([1.0]), precision=0.5, absent=0.2)
-    )
+    thresholds = [precision_threshold(large, precision=0.5, seed=seed) for seed in range(8)]
+    assert {each.largest for each in thresholds} == {2, 12}
+    assert {each.clusters for each in thresholds} == {23, 24}, "35 images, of which 11 propose"
 
 
 def test_one_image_with_nearly_all_queries_is_named_or_left_out():
-    """Its size is the bound of the bet if it is in the half that proposes."""
+    """Its size is the bound if it is in the part that proposes."""
     pair = Answers(np.ones((16, 1)), np.ones((16, 1), bool), np.zeros((16, 1)), [0, 1, *[2] * 7, *[3] * 7])
     thresholds = [precision_threshold(pair, precision=0.5, seed=seed) for seed in range(20)]
-    assert {(each.largest, each.clusters) for each in thresholds} == {(1, 0), (7, 2)}
+    assert {(each.largest, each.clusters) for each in thresholds} == {(1, 1), (7, 3)}
     assert all(each.value is None for each in thresholds)
     rng = np.random.default_rng(11)
     owner = np.arange(900) // 300  # 300 queries of one image, all other images have one
@@ -132,7 +163,7 @@ def test_the_queries_of_an_image_stay_together_where_some_are_sampled(monkeypatc
     right, noise = rng.standard_normal((2, 600, 16))
     scores = limner.Scores.from_embeddings(right + 0.5 * noise, right)
     calibration = calibrate(scores, Judgements.from_pairs((n, n) for n in range(600)), images=np.arange(600) // 6)
-    assert set(calibration.answers.sizes) == {6} and len(calibration.answers.sizes) == 17
+    assert set(calibration.answers.sizes) == {6} and len(calibration.answers.sizes) == 34
 
 
 def test_a_promise_is_broken_at_most_as_often_as_said_and_finds_answers():
@@ -188,30 +219,66 @@ def test_an_index_answers_what_matches_and_nothing_else(searched):
     assert no_answers.as_dict()["cut_off"]["precision"] == 0.9 and "Nothing here matches" in no_answers.html()
 
 
-def test_confidences_are_those_of_csls(searched):
+def slow_confidences(kind, scores, nearness, spread):
+    """The confidences of one list, best first, by their formulas."""
+    if kind == "csls":
+        return 2 * scores - nearness - scores[:10].mean()
+    x = (2 * scores - nearness) / spread
+    return x - np.log(np.exp(x[:10]).sum())
+
+
+def test_confidences_are_those_of_the_formulas(searched):
     items_index, queries, pairs = searched
     calibration = calibrate(items_index.scores(queries), pairs)
     saved = calibration_of(items_index)
     assert np.array_equal(saved.answers.confidence, calibration.answers.confidence)
     assert np.array_equal(saved.answers.without, calibration.answers.without)
+    assert np.array_equal(saved.answers.proposing, calibration.answers.proposing)
+    assert (saved.confidence, saved.spread) == (calibration.confidence, calibration.spread)
     ids, scores = ["i3", "i1", "i2"], np.array([0.9, 0.5, 0.4])
-    expected = 2 * scores - calibration.near(ids) - scores.mean()
-    assert saved.confidences(ids, scores) == pytest.approx(expected)
+    for kind in ("csls", "share"):
+        expected = slow_confidences(kind, scores, calibration.near(ids), 0.7)
+        chosen = replace(saved, confidence=kind, spread=0.7)
+        assert chosen.confidences(ids, scores) == pytest.approx(expected)
+        assert len(chosen.confidences([], np.empty(0))) == 0
+
+
+def test_the_confidence_that_answers_more_is_chosen():
+    """One right item each: the share. One, or five that score alike: the share of five is small, and CSLS is chosen."""
+    rng = np.random.default_rng(14)
+    base = rng.standard_normal((400, 24))
+    queries = limner.Embeddings([f"q{n}" for n in range(400)], base + 0.9 * rng.standard_normal(base.shape))
+    chosen = []
+    for copies in (1, 5):
+        of = np.concatenate([np.arange(400), np.repeat(np.arange(200), copies - 1)])
+        items = limner.Embeddings(
+            [f"i{n}" for n in range(len(of))], base[of] + 0.1 * rng.standard_normal((len(of), 24))
+        )
+        pairs = Judgements.from_pairs((f"q{query}", f"i{item}") for item, query in enumerate(of))
+        chosen.append(calibrate(limner.Scores.from_embeddings(queries, items), pairs).confidence)
+    assert chosen == ["share", "csls"]
 
 
 def test_removing_the_answers_equals_searching_without_them(searched):
+    """And a query that proposes is left out of the bank that its own confidences are computed with."""
     items_index, queries, pairs = searched
     sample = queries.subset(queries.ids[:80])
-    answers = calibrate(items_index.scores(sample), pairs.restrict(queries=sample.ids)).answers
-    rows = np.sort(np.unique(np.asarray(answers.clusters)))
-    bank_free = [sample.ids[int(row)] for row in rows]
-    nearness = calibrate(items_index.scores(sample), pairs.restrict(queries=sample.ids)).near
-    for place, query in enumerate(bank_free[:5]):
-        left = [key for key in items_index.ids if key != f"i{query[1:]}"]
-        ranking = items_index.scores(sample.subset([query])).restrict(candidates=left).top(10)
-        scores = np.asarray(ranking.scores, dtype=np.float64)[0]
-        expected = 2 * scores - nearness(ranking[query]) - scores.mean()
-        assert answers.without[place, :10] == pytest.approx(expected)
+    scores = items_index.scores(sample)
+    calibration = calibrate(scores, pairs.restrict(queries=sample.ids))
+    answers, matrix = calibration.answers, np.asarray(scores, dtype=np.float64)
+    labels = np.asarray(answers.clusters)
+    bank = set(labels[answers.proposing].tolist())
+    assert len(bank) == 26 and not bank & set(labels[~answers.proposing].tolist())
+    for place in [*np.flatnonzero(answers.proposing)[:5], *np.flatnonzero(~answers.proposing)[:5]]:
+        query = int(labels[place])
+        nearest = np.sort(matrix[sorted(bank - {query})], axis=0)[-10:].mean(axis=0)
+        order = np.argsort(-matrix[query], kind="stable")
+        left = order[[scores.candidates[int(item)] != f"i{query}" for item in order]][:20]
+        for listed, got in ((order[:20], answers.confidence), (left, answers.without)):
+            expected = slow_confidences(
+                calibration.confidence, matrix[query][listed], nearest[listed], calibration.spread
+            )
+            assert got[place, :20] == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_changed_or_uncalibrated_index_says_so(tmp_path):

@@ -3,9 +3,10 @@
 The precision is the share of right hits among those that a query shows, on average over queries that show any. A query
 counts as much as any other, however many judged queries its image has (`limner.stats.precision_threshold`).
 
-The confidence of a hit is its CSLS score: twice its score, minus the mean score of the item's nearest queries in a
-bank, minus the mean of the query's ten best scores. So hubs and vague queries get no credit for high scores. Judged
-queries, with and without their answers, determine which confidence gives which precision
+A hit's score is corrected for hubs first: the mean score of the item's nearest queries in a bank is subtracted, as in
+CSLS. Two confidences are made of it (`confidences_of`): the CSLS score, and the hit's share of the ten best in a
+softmax, which is small where other hits score nearly as high. A third of the judged images are the bank, choose between
+the two and propose thresholds; the others test them, with and without their answers
 (`limner.stats.precision_threshold`). An unjudged answer counts as wrong, so the true precision can only be higher.
 """
 
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -37,8 +38,11 @@ DEPTH = 50
 """The longest list of hits that a cut-off supports."""
 MOST = 5_000
 """Maximum number of judged queries; if there are more, images are sampled at random."""
-BANK_SHARE = 4
-"""The queries of one image in this many go to the bank."""
+BANK_SHARE = 3
+"""The queries of one image in this many go to the bank, and propose thresholds."""
+PROMISES = (0.5, 0.7, 0.9)
+"""The precisions by which the confidence is chosen."""
+Confidence = Literal["csls", "share"]
 ABSENT = 0.2
 """The default share of queries without an answer that a guarantee allows for."""
 
@@ -82,11 +86,15 @@ class Calibration:
         answers: Confidences of the hits of judged queries, with and without their answers.
         near: The statistics of the bank.
         absent: The share of queries without an answer that guarantees allow for.
+        confidence: How the confidence of a hit is computed (`confidences_of`).
+        spread: The typical standard deviation of the scores of a list.
     """
 
     answers: Answers
     near: Near
     absent: float = ABSENT
+    confidence: Confidence = "csls"
+    spread: float = 1.0
 
     def cut_off(self, precision: float, *, k: int = 10, level: float = 0.95, lowest: float = 0.0) -> CutOff:
         """The cut-off that guarantees a precision; raises an error if there is none.
@@ -117,8 +125,8 @@ class Calibration:
 
     def confidences(self, ids: Sequence[str], scores: FloatArray) -> FloatArray:
         """The confidence of each hit of one query; needs at least its ten best, best first."""
-        differences = 2 * np.asarray(scores, dtype=np.float64) - self.near(ids)
-        return np.asarray(differences - np.mean(scores[:NEIGHBOURS]) if len(ids) else differences)
+        row, nearness = np.asarray(scores, dtype=np.float64)[None], np.asarray(self.near(ids))[None]
+        return confidences_of(self.confidence, row, nearness, np.ones(row.shape, dtype=bool), self.spread)[0]
 
     def cut(self, ranking: Ranking, cut_off: CutOff) -> Ranking:
         """The answers above the cut-off; a query may have none.
@@ -204,16 +212,29 @@ def calibrate(
     right = judgements.relevant
     judged = np.isin(np.arange(len(scores.queries)), scores.queries.find(right.queries)[np.unique(right.rows)])
     bank, test_rows = _parted(labels, judged, seed)
-    nearness = correct(scores, "csls", bank=_some(scores, bank), k=min(NEIGHBOURS, len(bank))).statistics.known["near"]
-    test_scores = _some(scores, test_rows)
-    test_judgements = right.restrict(
-        queries=test_scores.queries, candidates=[c for c in scores.candidates if c in right.candidates]
+    rows = np.concatenate([bank[judged[bank]], test_rows])
+    judged_scores = _some(scores, rows)
+    judged_pairs = right.restrict(
+        queries=judged_scores.queries, candidates=[c for c in scores.candidates if c in right.candidates]
     )
-    answers = _answers(
-        test_scores, test_judgements, np.asarray(nearness, dtype=np.float64), labels[test_rows], progress
-    )
+    near, left_out = _bank_statistics(_some(scores, bank))
+    lists = _judged_lists(judged_scores, judged_pairs, progress)
+    nearness = near[lists.places]
+    proposing = np.arange(len(rows)) < len(rows) - len(test_rows)
+    nearness[proposing] += left_out(lists.places[proposing], lists.scores[proposing])
+    spread = max(float(np.median(lists.scores[:, :DEPTH].std(axis=1))), np.finfo(np.float32).tiny)
+    choices: dict[Confidence, Answers] = {
+        name: _answers(lists, nearness, name, spread, labels[rows], proposing) for name in ("share", "csls")
+    }
+    worth = {
+        name: sum(answers.first(NEIGHBOURS).proposed_answered(each, absent=absent) for each in PROMISES)
+        for name, answers in choices.items()
+    }
+    confidence = max(choices, key=lambda name: worth[name])
     positions = scores.candidates.positions
-    return Calibration(answers, lambda ids: np.asarray(nearness, dtype=np.float64)[positions(list(ids))], absent)
+    return Calibration(
+        choices[confidence], lambda ids: near[positions(list(ids))], absent, confidence=confidence, spread=spread
+    )
 
 
 def judged_queries(collection: Collection, direction: str) -> tuple[Judgements, list[str]]:
@@ -236,7 +257,7 @@ def _some(scores: Scores, rows: Array) -> Scores:
 
 
 def _parted(labels: Array, judged: Array, seed: int) -> tuple[Array, Array]:
-    """Rows of the bank, and rows of the judged queries that the cut-off is learned from; they share no images.
+    """Rows of the bank, and rows of the judged queries that test cut-offs; they share no images.
 
     Images come in random order until there are enough queries; the queries of the last one stay together.
     """
@@ -249,32 +270,94 @@ def _parted(labels: Array, judged: Array, seed: int) -> tuple[Array, Array]:
     test_rows = by_rank[(rank[labels[by_rank]] >= cut) & judged[by_rank]]
     if not len(bank) or not len(test_rows):
         raise LimnerError(f"{int(judged.sum()):,} judged queries: expected a few hundred to calibrate a cut-off")
-    enough = test_rows[rank[labels[test_rows]] <= rank[labels[test_rows[:MOST][-1]]]]
-    return np.sort(bank[:MOST]), np.sort(enough)
+
+    def whole(rows: Array) -> Array:
+        return np.sort(rows[rank[labels[rows]] <= rank[labels[rows[:MOST][-1]]]])
+
+    return whole(bank), whole(test_rows)
+
+
+def _bank_statistics(bank_scores: Scores) -> tuple[FloatArray, Callable[[Array, FloatArray], FloatArray]]:
+    """The mean score of each item's nearest bank queries, and how it changes if a query is left out of the bank."""
+    size = len(bank_scores.queries)
+    k = min(NEIGHBOURS, size)
+
+    def nearest(count: int) -> FloatArray:
+        return np.asarray(correct(bank_scores, "csls", bank=bank_scores, k=count).statistics.known["near"], np.float64)
+
+    near = nearest(k)
+    following = (k + 1) * nearest(k + 1) - k * near if size > k else near  # the first score that is not in the mean
+
+    def left_out(places: Array, scores: FloatArray) -> FloatArray:
+        return np.where(scores > following[places], (following[places] - scores) / k, 0.0)
+
+    return near, left_out
+
+
+@dataclass(frozen=True, eq=False)
+class _JudgedLists:
+    """The best answers of judged queries: positions, scores, and which are right."""
+
+    places: Array
+    scores: FloatArray
+    right: Array
+
+
+def _judged_lists(judged_scores: Scores, right: Judgements, progress: Progress) -> _JudgedLists:
+    """Lists that are long enough to leave `DEPTH` answers when the right ones are removed."""
+    max_right = int(right.counts.max(initial=0))
+    ranking = judged_scores.top(min(DEPTH + max_right, len(judged_scores.candidates)), progress=progress)
+    places, scores = ranking.indices.astype(np.int64), np.asarray(ranking.scores, dtype=np.float64)
+    columns = judged_scores.candidates.positions(right.candidates)
+    rows = judged_scores.queries.positions(right.queries)
+    right_cells = np.unique(rows[right.rows] * len(judged_scores.candidates) + columns[right.columns])
+    cells = np.arange(len(places))[:, None] * len(judged_scores.candidates) + places
+    return _JudgedLists(places, scores, np.isin(cells, right_cells))
 
 
 def _answers(
-    test_scores: Scores, right: Judgements, nearness: FloatArray, labels: Array, progress: Progress
+    lists: _JudgedLists, nearness: FloatArray, confidence: Confidence, spread: float, labels: Array, proposing: Array
 ) -> Answers:
     """Confidences with and without the right answers, and which hits are right."""
     from limner.stats.selective import Answers
 
-    max_right = int(right.counts.max(initial=0))
-    ranking = test_scores.top(min(DEPTH + max_right, len(test_scores.candidates)), progress=progress)
-    places, scores = ranking.indices.astype(np.int64), np.asarray(ranking.scores, dtype=np.float64)
-    columns = test_scores.candidates.positions(right.candidates)
-    rows = test_scores.queries.positions(right.queries)
-    right_cells = np.unique(rows[right.rows] * len(test_scores.candidates) + columns[right.columns])
-    is_right = np.isin(np.arange(len(places))[:, None] * len(test_scores.candidates) + places, right_cells)
-    confidence = 2 * scores - nearness[places] - scores[:, :NEIGHBOURS].mean(axis=1, keepdims=True)
-    confidence_without = _confidence_without_right(scores, nearness[places], is_right)
-    return Answers(confidence[:, :DEPTH], is_right[:, :DEPTH], confidence_without[:, :DEPTH], labels)
+    every = np.ones(lists.right.shape, dtype=bool)
+    as_is = confidences_of(confidence, lists.scores, nearness, every, spread)
+    order = np.argsort(lists.right, axis=1, kind="stable")
+    wrong, scores, near = (np.take_along_axis(each, order, axis=1) for each in (~lists.right, lists.scores, nearness))
+    without = confidences_of(confidence, scores, near, wrong, spread)
+    return Answers(as_is[:, :DEPTH], lists.right[:, :DEPTH], without[:, :DEPTH], labels, proposing)
 
 
-def _confidence_without_right(scores: Array, nearness: Array, right: Array) -> Array:
-    """The confidences after the right answers are removed; -inf if nothing is left."""
-    order = np.argsort(right, axis=1, kind="stable")
-    left, scores, nearness = (np.take_along_axis(each, order, axis=1) for each in (~right, scores, nearness))
-    first = left[:, :NEIGHBOURS]
-    best = (scores[:, :NEIGHBOURS] * first).sum(axis=1) / np.maximum(first.sum(axis=1), 1)
-    return np.where(left, 2 * scores - nearness - best[:, None], -np.inf)
+def confidences_of(
+    confidence: Confidence, scores: FloatArray, nearness: FloatArray, counted: Array, spread: float
+) -> FloatArray:
+    """The confidences of hits, one row per query.
+
+    `csls`: 2 s - n - mean of s over the ten best. `share`: the logarithm of exp(x) / sum of exp(x) over the ten best,
+    with x = (2 s - n) / spread.
+
+    Args:
+        confidence: Which of the two.
+        scores: The scores s, best first.
+        nearness: The mean score n of each item's nearest bank queries.
+        counted: Whether each hit is there; those that are not come last, and get -inf.
+        spread: The typical standard deviation of the scores of a list.
+
+    >>> scores, nearness = np.array([[0.9, 0.5]]), np.array([[0.4, 0.4]])
+    >>> confidences_of("csls", scores, nearness, scores > 0, 1.0).round(2)
+    array([[ 0.7, -0.1]])
+    >>> confidences_of("share", scores, nearness, scores > 0, 0.2).round(2)
+    array([[-0.02, -4.02]])
+    """
+    first = counted[:, :NEIGHBOURS]
+    corrected = 2 * scores - nearness
+    if confidence == "csls":
+        mean = (scores[:, :NEIGHBOURS] * first).sum(axis=1) / np.maximum(first.sum(axis=1), 1)
+        return np.where(counted, corrected - mean[:, None], -np.inf)
+    scaled = corrected / spread
+    best = np.where(first, scaled[:, :NEIGHBOURS], -np.inf)
+    highest = best.max(axis=1, initial=-np.inf, keepdims=True)
+    highest = np.where(np.isfinite(highest), highest, 0.0)
+    total = np.exp(best - highest).sum(axis=1, keepdims=True)
+    return np.where(counted, scaled - highest - np.log(np.maximum(total, np.finfo(np.float64).tiny)), -np.inf)

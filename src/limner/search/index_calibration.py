@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 EVIDENCE, NEAR = "calibration", "near"
 """Tables next to that of the vectors: results of judged queries, and one number per item."""
-COLUMNS = ("confidence", "right", "without", "cluster")
+COLUMNS = ("confidence", "right", "without", "cluster", "proposing")
 
 
 def calibrate_index(
@@ -101,7 +101,13 @@ def calibration_of(index: Index) -> Calibration:
             f"the index {path} has changed since it was calibrated ({about['rows']:,} items then, {len(index):,} now): "
             "calibrate it again"
         )
-    return Calibration(answers, lambda ids: _looked_up(index, table, ids), about["absent"])
+    return Calibration(
+        answers,
+        lambda ids: _looked_up(index, table, ids),
+        about["absent"],
+        confidence=about["confidence"],
+        spread=about["spread"],
+    )
 
 
 def _evidence(evidence: Any, path: str) -> tuple[dict[str, Any], Answers]:
@@ -110,14 +116,17 @@ def _evidence(evidence: Any, path: str) -> tuple[dict[str, Any], Answers]:
 
     try:
         about = dict(parse_json((evidence.schema.metadata or {})[b"limner"].decode(), where="it"))
-        numbers = {name: about[name] for name in ("version", "rows", "absent")}
+        numbers = {name: about[name] for name in ("version", "rows", "absent", "spread")}
         columns = [np.array(evidence[name].to_pylist()) for name in COLUMNS]
-        kinds = "fbfiu"
+        kinds = "fbfib"
         tables = [each.ndim == 2 and each.dtype.kind == kind for each, kind in zip(columns, kinds, strict=False)]
         sound = all(tables[:3]) and len({each.shape for each in columns[:3]}) == 1 and columns[3].ndim == 1
+        sound = sound and columns[4].shape == columns[3].shape and columns[4].dtype == bool
         if not sound or not all(isinstance(each, (int, float)) for each in numbers.values()):
             raise ValueError("not as written")
-        return numbers, Answers(*columns)
+        if about["confidence"] not in ("csls", "share") or not 0 < numbers["spread"] < float("inf"):
+            raise ValueError("not as written")
+        return about, Answers(*columns)
     except (ValueError, KeyError, TypeError, UnicodeDecodeError, LimnerError):
         raise LimnerError(f"the calibration in the index {path} is damaged: calibrate it again") from None
 
@@ -128,7 +137,9 @@ def _keep(index: Index, calibration: Calibration) -> None:
 
     database, answers, ids = connect(index.store.path), calibration.answers, list(index.ids)
     about = {"version": index.version, "rows": len(ids), "absent": calibration.absent}
-    parts = (list(answers.confidence), list(answers.right), list(answers.without), np.asarray(answers.clusters))
+    about |= {"confidence": calibration.confidence, "spread": calibration.spread}
+    lists = (list(answers.confidence), list(answers.right), list(answers.without))
+    parts = (*lists, np.asarray(answers.clusters), answers.proposing)
     evidence = pa.table(dict(zip(COLUMNS, parts, strict=True))).replace_schema_metadata({"limner": json.dumps(about)})
     with index.store.writing():
         for name in (EVIDENCE, NEAR):
