@@ -123,6 +123,22 @@ class Calibration:
             )
         return CutOff(threshold, k)
 
+    def rule(self, cut_off: CutOff, ids: Sequence[str]) -> dict[str, object]:
+        """The cut-off as JSON, to apply to the same vectors in another search engine.
+
+        Args:
+            cut_off: The result of `cut_off`.
+            ids: The items to search; the rule has one number of each.
+        """
+        means = np.asarray(self.near(ids)).tolist()
+        return {
+            **cut_off.as_dict(),
+            "confidence": self.confidence,
+            "spread": self.spread,
+            "neighbours": NEIGHBOURS,
+            "neighbourhood_means": dict(zip(ids, means, strict=True)),
+        }
+
     def confidences(self, ids: Sequence[str], scores: FloatArray) -> FloatArray:
         """The confidence of each hit of one query; needs at least its ten best, best first."""
         row, nearness = np.asarray(scores, dtype=np.float64)[None], np.asarray(self.near(ids))[None]

@@ -181,10 +181,7 @@ def precision_threshold(
         share(value, name) for value, name in ((precision, "precision"), (absent, "absent"), (level, "level"))
     )
     tried, tests, largest = _parts(answers, seed)
-    proposal = max(
-        (propose(tried, precision, absent, level, len(tests.sizes)) for propose in (_for_draws, _for_bets)),
-        key=lambda proposal: proposal.power,
-    )
+    proposal = _proposed(tried, precision, absent, level, len(tests.sizes), largest)
     if proposal.stakes is None:
         passed = _draws_pass(tests, proposal.grid, precision, absent, level, largest, seed)
     else:
@@ -264,6 +261,13 @@ class _Proposal:
     stakes: Vector | None = None
 
 
+def _proposed(tried: Answers, precision: float, absent: float, level: float, clusters: int, largest: int) -> _Proposal:
+    """The proposal of the test that promises more; bets only pay where clusters have several queries."""
+    draws = _for_draws(tried, precision, absent, level, clusters)
+    bets = _for_bets(tried, precision, absent, level, clusters) if largest > 1 else draws
+    return max(draws, bets, key=lambda proposal: proposal.power)
+
+
 def _for_draws(tried: Answers, precision: float, absent: float, level: float, clusters: int) -> _Proposal:
     """By the z-score to expect; the precision is drawn towards the one to guarantee by one answered cluster."""
     from scipy.special import ndtri
@@ -300,7 +304,7 @@ def precision_within_reach(answers: Answers, *, absent: float = 0.5, level: floa
         level: The probability that the guarantee holds.
         seed: Seed of the random parts.
     """
-    tried, tests, _ = _parts(answers, seed)
+    tried, tests, largest = _parts(answers, seed)
     for precision in np.arange(19, 0, -1) / 20:
         ways = (
             propose(tried, float(precision), absent, level, len(tests.sizes)) for propose in (_for_draws, _for_bets)
