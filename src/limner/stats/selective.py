@@ -306,10 +306,7 @@ def precision_within_reach(answers: Answers, *, absent: float = 0.5, level: floa
     """
     tried, tests, largest = _parts(answers, seed)
     for precision in np.arange(19, 0, -1) / 20:
-        ways = (
-            propose(tried, float(precision), absent, level, len(tests.sizes)) for propose in (_for_draws, _for_bets)
-        )
-        if max(proposal.power for proposal in ways) >= 1:
+        if _proposed(tried, float(precision), absent, level, len(tests.sizes), largest).power >= 1:
             return float(precision)
     return 0.0
 
