@@ -50,6 +50,28 @@ def kendall_tau_b(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
     return float(kendalltau(first, second, variant="b").statistic)
 
 
+def kendall_tau_c(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
+    """Kendall's tau-c, `2 (P - Q) / (n^2 (m - 1) / m)`, with m the smaller number of different values (Stuart 1953).
+
+    P pairs have the same order under both and Q the opposite order. For columns with different numbers of levels, such
+    as a metric and a scale of four grades.
+
+    Args:
+        x: a score per item.
+        y: the same items under the other measure.
+
+    Returns:
+        -1 to 1.
+
+    >>> round(kendall_tau_c([0.1, 0.4, 0.3, 0.9], [1, 1, 2, 2]), 3)
+    0.5
+    """
+    first, second = _varied(x, y)
+    from scipy.stats import kendalltau
+
+    return float(kendalltau(first, second, variant="c").statistic)
+
+
 def correlation_matrix(table: npt.ArrayLike, *, method: Literal["kendall", "spearman"] = "kendall") -> Vector:
     """Rank correlation between every pair of measures over the same systems.
 
