@@ -32,7 +32,7 @@ from limner.evaluation.captions.caption_metrics import (
     MetricInputs,
     caption_metrics,
     clip_score,
-    encoder_similarities,
+    encoder_cosines,
     ref_clip_score,
 )
 from limner.evaluation.captions.caption_report import evaluate_captions
@@ -146,18 +146,16 @@ def flat_encoder(items):
 def test_clip_scores_are_cosines_of_the_encoder():
     candidates = CandidateCaptions("c", ("a1", "b1", "a1"), ("a x", "c y", "d"), (("a b", "b b"), ("b",), ()))
     images = Items(["b1", "a1", "unused"], ["b.png", "a.png", "u.png"])
-    similarities = encoder_similarities(candidates, images, flat_encoder)
+    cosines = encoder_cosines(candidates, images, flat_encoder)
 
     def cosine(x, y):
         return (1 + x * y) / math.sqrt((1 + x * x) * (1 + y * y))
 
-    assert similarities.image == pytest.approx([1, cosine(2, 3), cosine(1, 4)], rel=1e-6)
-    assert similarities.reference[:2] == pytest.approx([1, cosine(3, 2)], rel=1e-6) and np.isnan(
-        similarities.reference[2]
-    )
+    assert cosines.image == pytest.approx([1, cosine(2, 3), cosine(1, 4)], rel=1e-6)
+    assert cosines.reference[:2] == pytest.approx([1, cosine(3, 2)], rel=1e-6) and np.isnan(cosines.reference[2])
     score = 2.5 * cosine(2, 3)
-    assert clip_score(similarities)[1] == pytest.approx(score, rel=1e-6)
-    assert ref_clip_score(similarities)[1] == pytest.approx(2 / (1 / score + 1 / cosine(2, 3)), rel=1e-6)
+    assert clip_score(cosines)[1] == pytest.approx(score, rel=1e-6)
+    assert ref_clip_score(cosines)[1] == pytest.approx(2 / (1 / score + 1 / cosine(2, 3)), rel=1e-6)
 
 
 def test_a_metric_says_what_it_needs():

@@ -81,11 +81,13 @@ class JudgedCaptions(CandidateCaptions):
 
     def rows(self, chosen: Sequence[int]) -> JudgedCaptions:
         """These captions only."""
-        columns = {
-            name: tuple(getattr(self, name)[row] for row in chosen)
-            for name in ("images", "captions", "references", "ratings")
-        }
-        return replace(self, **columns)
+        return replace(
+            self,
+            images=tuple(self.images[row] for row in chosen),
+            captions=tuple(self.captions[row] for row in chosen),
+            references=tuple(self.references[row] for row in chosen),
+            ratings=tuple(self.ratings[row] for row in chosen),
+        )
 
 
 def read_candidates(path: str | Path, collection: Collection, *, full: Collection | None = None) -> CandidateCaptions:
@@ -98,14 +100,14 @@ def read_candidates(path: str | Path, collection: Collection, *, full: Collectio
     """
     file = existing(path, what="file of captions")
     captions = _by_image(file)
-    known = {_key(image): image for image in (full or collection).images.ids}
-    foreign = [image for image in captions if _key(image) not in known]
+    id_by_key = {_key(image): image for image in (full or collection).images.ids}
+    foreign = [image for image in captions if _key(image) not in id_by_key]
     if foreign:
         raise LimnerError(
             f"{file}: {len(foreign):,} captions are of images that {collection.name!r} does not have "
             f"({shown(foreign)}): expected its ids, such as {collection.images.ids[0]!r}"
         )
-    by_id = {known[_key(image)]: caption for image, caption in captions.items()}
+    by_id = {id_by_key[_key(image)]: caption for image, caption in captions.items()}
     missing = [image for image in collection.images.ids if image not in by_id]
     if missing:
         raise LimnerError(
@@ -147,15 +149,15 @@ def without_own_captions(judged: JudgedCaptions, own: str) -> JudgedCaptions:
     >>> without_own_captions(two, "leave-out").captions, without_own_captions(two, "image-references").references
     (('a cat',), (('dogs',), ('dogs',)))
     """
-    is_own = [caption in texts for caption, texts in zip(judged.captions, judged.references, strict=True)]
-    if own == "keep" or not any(is_own):
+    in_references = [caption in texts for caption, texts in zip(judged.captions, judged.references, strict=True)]
+    if own == "keep" or not any(in_references):
         return judged
-    note = f"{sum(is_own):,} of {len(is_own):,} captions are one of their references: {_OWN_NOTES[own]}"
+    note = f"{sum(in_references):,} of {len(in_references):,} captions are one of their references: {_OWN_NOTES[own]}"
     if own == "leave-out":
-        judged = judged.rows(np.flatnonzero(~np.array(is_own)).tolist())
+        judged = judged.rows(np.flatnonzero(~np.array(in_references)).tolist())
     else:
         judged = replace(
-            judged, references=tuple(_fewer_references(judged, is_own, whole_image=own == "image-references"))
+            judged, references=tuple(_fewer_references(judged, in_references, whole_image=own == "image-references"))
         )
     return replace(judged, notes=(*judged.notes, note))
 
@@ -168,12 +170,12 @@ _OWN_NOTES = {
 
 
 def _fewer_references(
-    judged: JudgedCaptions, is_own: Sequence[bool], *, whole_image: bool
+    judged: JudgedCaptions, in_references: Sequence[bool], *, whole_image: bool
 ) -> Iterator[tuple[str, ...]]:
-    rows = list(zip(judged.images, judged.captions, judged.references, is_own, strict=True))
+    rows = list(zip(judged.images, judged.captions, judged.references, in_references, strict=True))
     of_image: dict[str, set[str]] = {}
-    for image, caption, _, own in rows:
-        if own and whole_image:
+    for image, caption, _, is_reference in rows:
+        if is_reference and whole_image:
             of_image.setdefault(image, set()).add(caption)
     for image, caption, texts, _ in rows:
         left_out = of_image.get(image, set()) if whole_image else {caption}
@@ -185,10 +187,10 @@ def _references(collection: Collection) -> dict[str, tuple[str, ...]]:
     texts: dict[int, list[str]] = {}
     for row, column in zip(pairs.rows.tolist(), pairs.columns.tolist(), strict=True):
         texts.setdefault(row, []).append(collection.texts.values[column])
-    lacking = [image for row, image in enumerate(collection.images.ids) if row not in texts]
-    if lacking:
+    without_text = [image for row, image in enumerate(collection.images.ids) if row not in texts]
+    if without_text:
         raise LimnerError(
-            f"{collection.name!r}: {len(lacking):,} images have no text to compare with ({shown(lacking)})"
+            f"{collection.name!r}: {len(without_text):,} images have no text to compare with ({shown(without_text)})"
         )
     return {image: tuple(texts[row]) for row, image in enumerate(collection.images.ids)}
 

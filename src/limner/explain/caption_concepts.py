@@ -51,6 +51,6 @@ def _tuples(text: str, wordnet: WordNet) -> Iterator[Tuple]:
     for phrase in phrases(text, wordnet):
         concept = phrase.senses[0] if phrase.senses else phrase.noun
         yield (concept,)
-        yield from ((concept, said) for said in (phrase.colour, phrase.size) if said)
+        yield from ((concept, attribute) for attribute in (phrase.colour, phrase.size) if attribute)
         if phrase.number > 1:
             yield concept, str(phrase.number)

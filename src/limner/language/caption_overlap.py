@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from limner.core.arrays import FloatArray
+from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError
 from limner.language.treebank_words import treebank_words
 
@@ -92,11 +92,11 @@ def bleu_counts(
         raise LimnerError(f"order={order}: expected a length of n-grams from 1 to 4")
     _refuse_unpaired(captions, references)
     grams = lru_cache(maxsize=None)(lambda text: _grams(words(text), order))
-    most = lru_cache(maxsize=None)(lambda texts: _largest(map(grams, texts)))
+    limits_of = lru_cache(maxsize=None)(lambda texts: _largest(map(grams, texts)))
     length = lru_cache(maxsize=None)(lambda text: len(words(text)))
     rows = []
     for caption, texts in zip(captions, references, strict=True):
-        size, limits = length(caption), most(tuple(texts))
+        size, limits = length(caption), limits_of(tuple(texts))
         nearest = min((abs(length(text) - size), length(text)) for text in texts)[1]
         matches = [0] * order
         for gram, count in grams(caption).items():
@@ -138,8 +138,8 @@ def rouge_l(captions: Sequence[str], references: References, *, words: Words = t
         length = max(len(split(caption)), 1)
         precision = max(common(caption, text) for text in texts) / length
         recall = max(common(caption, text) / max(len(split(text)), 1) for text in texts)
-        both = recall + BETA**2 * precision
-        scores.append((1 + BETA**2) * precision * recall / both if both else 0.0)
+        weighted = recall + BETA**2 * precision
+        scores.append((1 + BETA**2) * precision * recall / weighted if weighted else 0.0)
     return np.array(scores)
 
 
@@ -224,8 +224,8 @@ def _longest_common(one: Sequence[Hashable], second: Sequence[Hashable]) -> int:
         places[word] = places.get(word, 0) | 1 << at
     free = full = (1 << len(one)) - 1
     for word in second:
-        taken = free & places.get(word, 0)
-        free = (free + taken | free - taken) & full
+        matched = free & places.get(word, 0)
+        free = (free + matched | free - matched) & full
     return len(one) - free.bit_count()
 
 
@@ -248,12 +248,12 @@ def _cider(
     lengths = np.array([max(0, len(words(text)) - 1) for text in rows])
     penalty = np.exp(-((lengths[ours] - lengths[theirs]) ** 2) / (2 * SIGMA**2)) if clipped else 1.0
     frequency = Counter(gram for texts in sets for gram in {gram for text in texts for gram in grams(text)})
-    pairs = sum(
+    each_order = [
         _cosines(_weights([grams(text) for text in rows], order, frequency, len(sets)), ours, theirs, clipped=clipped)
         for order in ORDERS
-    )
+    ]
     row = np.repeat(np.arange(len(sizes)), sizes)
-    return np.asarray(10 / len(ORDERS) * np.bincount(row, pairs * penalty, len(sizes)) / sizes)
+    return np.asarray(10 / len(ORDERS) * np.bincount(row, np.sum(each_order, axis=0) * penalty, len(sizes)) / sizes)
 
 
 def _weights(
@@ -273,14 +273,14 @@ def _weights(
     return csr_array((value, (row, column)), shape=(len(texts), max(len(columns), 1)))
 
 
-def _cosines(weights: csr_array, ours: FloatArray, theirs: FloatArray, *, clipped: bool) -> FloatArray:
+def _cosines(weights: csr_array, ours: IntArray, theirs: IntArray, *, clipped: bool) -> FloatArray:
     """The cosine of rows; with `clipped`, an entry counts at most as much as in the second row."""
     norms = np.sqrt(np.asarray(weights.multiply(weights).sum(axis=1), dtype=np.float64).reshape(-1))
     one, second = weights[ours], weights[theirs]
     product = (one.minimum(second) if clipped else one).multiply(second)
     dots = np.asarray(product.sum(axis=1), dtype=np.float64).reshape(-1)
     scale = norms[ours] * norms[theirs]
-    return np.divide(dots, scale, out=np.zeros_like(dots), where=scale > 0)
+    return np.asarray(np.divide(dots, scale, out=np.zeros_like(dots), where=scale > 0))
 
 
 def _refuse_unpaired(captions: Sequence[str], references: References) -> None:

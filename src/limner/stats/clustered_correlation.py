@@ -63,19 +63,19 @@ def clustered_correlation(
     estimate = COEFFICIENTS[coefficient](first, second)
     ranks = codes(first, len(first), "x"), codes(second, len(second), "y")
     with np.errstate(invalid="ignore", divide="ignore"):
-        without = (
-            _rho_without(*ranks, labels) if coefficient == "spearman" else _tau_without(*ranks, labels, coefficient)
+        deleted = (
+            _rho_deleted(*ranks, labels) if coefficient == "spearman" else _tau_deleted(*ranks, labels, coefficient)
         )
-    if not np.isfinite(without).all():
-        cluster = np.asarray(clusters)[labels == int(np.flatnonzero(~np.isfinite(without))[0])][0]
+    if not np.isfinite(deleted).all():
+        cluster = np.asarray(clusters)[labels == int(np.flatnonzero(~np.isfinite(deleted))[0])][0]
         raise LimnerError(
             f"no interval of the rank correlation: without cluster {cluster!r} all values are equal; expected values "
             "that vary without any one cluster"
         )
-    return Jackknife(estimate, without)
+    return Jackknife(estimate, deleted)
 
 
-def _tau_without(x: Codes, y: Codes, clusters: Codes, coefficient: str) -> Vector:
+def _tau_deleted(x: Codes, y: Codes, clusters: Codes, coefficient: str) -> Vector:
     every = _pairs(x, y)
     left_out = np.array([np.bincount(clusters, column) for column in every[:3]] + [np.bincount(clusters)])
     inside = np.array([_pairs(_renumbered(x[rows]), _renumbered(y[rows])).totals for rows in _rows(clusters)]).T
@@ -110,11 +110,11 @@ def _below_minus_above(values: Codes, x: Codes) -> Codes:
     return np.asarray(2 * up_to - counts - up_to[-1])
 
 
-def _rho_without(x: Codes, y: Codes, clusters: Codes) -> Vector:
+def _rho_deleted(x: Codes, y: Codes, clusters: Codes) -> Vector:
     columns = [(codes, np.bincount(codes)) for codes in (x, y)]
     rho = []
     for rows in _rows(clusters):
-        one, second = (_Ranks.without(rows, *column) for column in columns)
+        one, second = (_Ranks.of_remaining(rows, *column) for column in columns)
         common = (one.centred[x] * second.centred[y]).sum() - (one.centred[x[rows]] * second.centred[y[rows]]).sum()
         rho.append(common / np.sqrt(one.variation * second.variation))
     return np.array(rho)
@@ -127,7 +127,7 @@ class _Ranks(NamedTuple):
     variation: float
 
     @classmethod
-    def without(cls, rows: Codes, codes: Codes, sizes: Codes) -> _Ranks:
+    def of_remaining(cls, rows: Codes, codes: Codes, sizes: Codes) -> _Ranks:
         left = sizes - np.bincount(codes[rows], minlength=len(sizes))
         up_to = np.cumsum(left)
         centred = up_to - (left + up_to[-1]) / 2

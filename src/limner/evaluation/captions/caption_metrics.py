@@ -13,6 +13,7 @@ from limner.core.arrays import FloatArray
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.ids import Ids
 from limner.core.registry import imported
 from limner.datasets.candidate_captions import CandidateCaptions
 from limner.language.caption_overlap import bleu, cider, cider_d, rouge_l
@@ -24,7 +25,7 @@ PROMPT = "A photo depicts "
 
 
 @dataclass(frozen=True, eq=False)
-class Similarities:
+class CaptionCosines:
     """Cosines of an encoder.
 
     Args:
@@ -42,23 +43,23 @@ class MetricInputs:
 
     Args:
         candidates: The captions.
-        similarities: Those of an encoder, if there is one.
+        cosines: Those of an encoder, if there is one.
         pair_scores: The scores of caption and image by a pair scorer, if there is one.
     """
 
     candidates: CandidateCaptions
-    similarities: Similarities | None = None
+    cosines: CaptionCosines | None = None
     pair_scores: FloatArray | None = None
 
     @property
     def sources(self) -> frozenset[str]:
         """What there is."""
-        there = {
+        available = {
             "references": all(self.candidates.references),
-            "an encoder": self.similarities is not None,
+            "an encoder": self.cosines is not None,
             "a scorer": self.pair_scores is not None,
         }
-        return frozenset(name for name, is_there in there.items() if is_there)
+        return frozenset(name for name, is_available in available.items() if is_available)
 
 
 class TextMetric(Protocol):
@@ -90,10 +91,11 @@ class CaptionMetric:
 
     def of(self, inputs: MetricInputs) -> FloatArray:
         """A number for each caption; what the metric needs and does not have is refused."""
-        lacking = [need for need in self.needs if need not in inputs.sources]
-        if lacking:
+        missing_needs = [need for need in self.needs if need not in inputs.sources]
+        if missing_needs:
             raise LimnerError(
-                f"{self.name} needs {' and '.join(lacking)} for {inputs.candidates.name!r}: {_HELP[lacking[0]]}"
+                f"{self.name} needs {' and '.join(missing_needs)} for {inputs.candidates.name!r}: "
+                f"{_HELP[missing_needs[0]]}"
             )
         values = np.asarray(self.score(inputs), dtype=np.float64)
         if values.shape != (len(inputs.candidates),) or not np.isfinite(values).all():
@@ -111,33 +113,33 @@ _HELP = {
 }
 
 
-def clip_score(similarities: Similarities) -> FloatArray:
+def clip_score(cosines: CaptionCosines) -> FloatArray:
     """CLIPScore: `2.5 * max(0, cos(image, "A photo depicts " + caption))`.
 
     Source: Hessel et al. 2021, with CLIP ViT-B/32; any encoder with one space for images and texts will do.
 
-    >>> clip_score(Similarities(np.array([0.3, -0.1]), np.array([0.9, 0.5])))
+    >>> clip_score(CaptionCosines(np.array([0.3, -0.1]), np.array([0.9, 0.5])))
     array([0.75, 0.  ])
     """
-    return np.asarray(CLIP_WEIGHT * np.maximum(similarities.image, 0))
+    return np.asarray(CLIP_WEIGHT * np.maximum(cosines.image, 0))
 
 
-def ref_clip_score(similarities: Similarities) -> FloatArray:
+def ref_clip_score(cosines: CaptionCosines) -> FloatArray:
     """RefCLIPScore: the harmonic mean of CLIPScore and the largest cosine with a reference, at least 0.
 
     Source: Hessel et al. 2021.
 
-    >>> ref_clip_score(Similarities(np.array([0.3, -0.1]), np.array([0.75, 0.5])))
+    >>> ref_clip_score(CaptionCosines(np.array([0.3, -0.1]), np.array([0.75, 0.5])))
     array([0.75, 0.  ])
     """
-    image, text = clip_score(similarities), np.maximum(similarities.reference, 0)
+    image, text = clip_score(cosines), np.maximum(cosines.reference, 0)
     total = image + text
     return np.divide(2 * image * text, total, out=np.zeros_like(total), where=total > 0)
 
 
-def encoder_similarities(
+def encoder_cosines(
     candidates: CandidateCaptions, images: Items, encode: Callable[[Items], Embeddings], *, prompt: str = PROMPT
-) -> Similarities:
+) -> CaptionCosines:
     """The cosines of an encoder, which reads each image and each different text once.
 
     Args:
@@ -148,7 +150,9 @@ def encoder_similarities(
     """
     texts = list(dict.fromkeys([*candidates.captions, *(t for texts in candidates.references for t in texts)]))
     place = {text: row for row, text in enumerate(texts)}
-    words = encode(Items([f"text {row}" for row in range(len(texts))], [prompt + text for text in texts], kind="text"))
+    words = encode(
+        Items(Ids(f"text {row}" for row in range(len(texts))), [prompt + text for text in texts], kind="text")
+    )
     pixels = encode(images.subset(dict.fromkeys(candidates.images)))
     text_rows, image_rows = words.normalised().matrix, pixels.normalised().matrix
     ours = text_rows[[place[caption] for caption in candidates.captions]]
@@ -157,15 +161,15 @@ def encoder_similarities(
         float((text_rows[[place[text] for text in listed]] @ vector).max()) if listed else np.nan
         for vector, listed in zip(ours, candidates.references, strict=True)
     ]
-    return Similarities(of_image.astype(np.float64), np.array(nearest))
+    return CaptionCosines(of_image.astype(np.float64), np.array(nearest))
 
 
 def _of_texts(metric: TextMetric, inputs: MetricInputs) -> Any:
     return metric(inputs.candidates.captions, inputs.candidates.references)
 
 
-def _of_similarities(metric: Callable[[Similarities], FloatArray], inputs: MetricInputs) -> Any:
-    return metric(inputs.similarities)  # type: ignore[arg-type]  # refused before if there are none
+def _of_cosines(metric: Callable[[CaptionCosines], FloatArray], inputs: MetricInputs) -> Any:
+    return metric(inputs.cosines)  # type: ignore[arg-type]  # refused before if there are none
 
 
 def _concepts(inputs: MetricInputs) -> Any:
@@ -190,9 +194,9 @@ def _rows() -> Iterator[CaptionMetric]:
     yield CaptionMetric("concept-F", concepts, "form of Anderson et al. 2016 (SPICE)", ("references",), _concepts)
     hessel = "Hessel et al. 2021"
     cosine = "2.5 * max(0, cos(image, caption))"
-    yield CaptionMetric("CLIPScore", cosine, hessel, ("an encoder",), partial(_of_similarities, clip_score))
-    both, needs = "harmonic mean of CLIPScore and the best reference's cosine", ("an encoder", "references")
-    yield CaptionMetric("RefCLIPScore", both, hessel, needs, partial(_of_similarities, ref_clip_score))
+    yield CaptionMetric("CLIPScore", cosine, hessel, ("an encoder",), partial(_of_cosines, clip_score))
+    harmonic, needs = "harmonic mean of CLIPScore and the best reference's cosine", ("an encoder", "references")
+    yield CaptionMetric("RefCLIPScore", harmonic, hessel, needs, partial(_of_cosines, ref_clip_score))
     pair = "the score of image and caption by a pair scorer"
     yield CaptionMetric(
         "pair-score", pair, "form of Lin et al. 2024 (VQAScore)", ("a scorer",), lambda i: i.pair_scores

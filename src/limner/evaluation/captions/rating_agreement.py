@@ -122,9 +122,9 @@ class AgreementReport(TableReport):
         title = f"{self.name}: {self.captions:,} judged captions of {self.images:,} images"
         metrics = list(dict.fromkeys(line.metric for line in self.lines))
         ranked = sorted(metrics, key=lambda metric: -self.value(metric).estimate)
-        ways = list(dict.fromkeys((line.coefficient, line.aggregation) for line in self.lines))
+        readings = list(dict.fromkeys((line.coefficient, line.aggregation) for line in self.lines))
         usual = f"{self.coefficient}, {self.aggregation}"
-        further = [way for way in ways if way != (self.coefficient, self.aggregation)]
+        further = [reading for reading in readings if reading != (self.coefficient, self.aggregation)]
         head = ("metric, times 100", usual, *(f"{c}, {a}" for c, a in further))
         cells = [
             (
@@ -172,15 +172,15 @@ def metric_agreement(
     """
     progress = as_progress(progress)
     usual = coefficient or judged.coefficient, aggregation or judged.aggregation
-    for what, word, words in (("coefficient", usual[0], COEFFICIENTS), ("aggregation", usual[1], AGGREGATIONS)):
+    for kind, word, words in (("coefficient", usual[0], COEFFICIENTS), ("aggregation", usual[1], AGGREGATIONS)):
         if word not in words:
-            raise UnknownName(what, word, words)
-    ways = [(c, a) for c in COEFFICIENTS for a in AGGREGATIONS] if every else [usual]
+            raise UnknownName(kind, word, words)
+    readings = [(c, a) for c in COEFFICIENTS for a in AGGREGATIONS] if every else [usual]
     values: dict[tuple[str, str, str], Jackknife] = {}
     for metric, column in scores.items():
-        for way in ways:
-            values[(metric, *way)] = _correlation(judged, np.asarray(column, dtype=np.float64), *way)
-            progress(len(values), len(scores) * len(ways))
+        for reading in readings:
+            values[(metric, *reading)] = _correlation(judged, np.asarray(column, dtype=np.float64), *reading)
+            progress(len(values), len(scores) * len(readings))
     lines = [AgreementLine(*key, value.interval(level=level, low=-1, high=1)) for key, value in values.items()]
     gaps = _differences({metric: values[(metric, *usual)] for metric in scores}, level)
     size = len(judged), len(set(judged.images))

@@ -60,9 +60,14 @@ def caption_metrics(
         for number, metric in enumerate(listed, 1):
             scores[metric.name] = metric.of(inputs)
             step(number, len(listed))
-    ways = {name: text_option(options, name) for name in ("coefficient", "aggregation")}
     with progress("correlating with people", "correlations") as step:
-        return metric_agreement(judged, scores, **ways, progress=step)
+        return metric_agreement(
+            judged,
+            scores,
+            coefficient=text_option(options, "coefficient"),
+            aggregation=text_option(options, "aggregation"),
+            progress=step,
+        )
 
 
 def refuse_unknown(metrics: str | None) -> None:
@@ -105,7 +110,7 @@ def _inputs(
     systems: Sequence[CandidateCaptions], images: Items, system: SystemOptions, options: dict[str, Any]
 ) -> list[MetricInputs]:
     """The captions with what the encoder and the pair scorer say of them, if they are named."""
-    from limner.evaluation.captions.caption_metrics import MetricInputs, encoder_similarities
+    from limner.evaluation.captions.caption_metrics import MetricInputs, encoder_cosines
 
     scorer = text_option(options, "scorer")
     if (system.system or scorer) and all(value is None for value in images.values):
@@ -114,7 +119,7 @@ def _inputs(
     return [
         MetricInputs(
             candidates,
-            None if encode is None else encoder_similarities(candidates, images, encode),
+            None if encode is None else encoder_cosines(candidates, images, encode),
             None if scorer is None else _pair_scores(candidates, images, scorer),
         )
         for candidates in systems
@@ -147,9 +152,10 @@ def _no_training(images: Items) -> Any:
 
 def _pairless(images: Items, texts: Sequence[str]) -> Collection:
     from limner.core.collection import Collection, Items
+    from limner.core.ids import Ids
     from limner.core.judgements import Judgements
 
-    items = Items([f"text {row}" for row in range(len(texts))], texts, kind="text")
+    items = Items(Ids(f"text {row}" for row in range(len(texts))), texts, kind="text")
     return Collection("captions", images, items, Judgements.from_pairs([], queries=images.ids, candidates=items.ids))
 
 
