@@ -29,6 +29,7 @@ import numpy as np
 
 from limner.core.arrays import Array, Float32
 from limner.core.collection import Items
+from limner.core.cut_texts import collected
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.extras import needed, require
@@ -303,7 +304,8 @@ class OfflineModel:
     @cached_property
     def _text_centre(self) -> Float32:
         """Halfway between the mean of the classes and that of texts about people."""
-        people = self.sentences.encode(_PEOPLE)
+        with collected():  # these are no texts of the user
+            people = self.sentences.encode(_PEOPLE)
         return np.asarray((self.classes.mean(axis=0) + people.mean(axis=0)) / 2, dtype=np.float32)
 
     @cached_property
