@@ -129,7 +129,7 @@ class ExplainedFailures:
 
     @property
     def _named(self) -> list[frozenset[str]]:
-        from limner.explain.failure_rules import NONE
+        from limner.explain.failure_classes import NONE
 
         return [self.labels.get(failure.query) or frozenset({NONE}) for failure in self.found]
 
@@ -178,8 +178,7 @@ def failures_of(library: Library, collection: str, system: str, direction: str) 
 
 def class_names(*, annotated: bool) -> tuple[str, ...]:
     """The classes of failures: of annotated objects, or of captions."""
-    from limner.explain.failure_classes import ALTERNATIVE, CAPTION_CLASSES, CLASSES
-    from limner.explain.failure_rules import NONE
+    from limner.explain.failure_classes import ALTERNATIVE, CAPTION_CLASSES, CLASSES, NONE
 
     return (*CLASSES, NONE) if annotated else (*CAPTION_CLASSES, ALTERNATIVE)
 
@@ -286,7 +285,7 @@ def story(failures: ExplainedFailures, number: int, loaded: Loaded, *, brief: bo
         loaded: The collection.
         brief: Whether to leave out the explanation, for a list.
     """
-    from limner.explain.failure_rules import NONE
+    from limner.explain.failure_classes import NONE
 
     failure = failures.found[number]
     classes = tuple(sorted(failures.labels.get(failure.query) or {NONE})) if failures.labels else ()

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from limner.scores.correction import Statistics
     from limner.search import Hit, Hits, Index
     from limner.search.cut_off import Calibration
+    from limner.search.index_table import Vectors
     from limner.search.item_texts import ItemTexts
-    from limner.search.queries import Vectors
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from limner.core.display_names import display_names
 from limner.core.errors import LimnerError, UnknownName
 from limner.evaluation.reports.report import Report
 from limner.stats import kendall_tau_b
-from limner.stats.order import mean_ranks
+from limner.stats.correlation import mean_ranks
 
 _STEP, _ROW, _EDGE = 150, 22, 190  # pixels of the chart: between measures, between ranks, and for names on both sides
 WIDTH = 80

@@ -10,7 +10,7 @@ import numpy as np
 from limner.core.arrays import FloatArray, IntArray
 from limner.evaluation.measures.kinds import Composite, MeasureKind, Parameters
 from limner.evaluation.placements import NEVER, Placements
-from limner.stats.order import median
+from limner.stats.correlation import median
 
 
 def total(p: Placements, values: FloatArray) -> FloatArray:
