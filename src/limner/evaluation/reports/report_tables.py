@@ -126,15 +126,8 @@ def _two_systems(comparison: Comparison, title: str, lines: list[Line]) -> tuple
             continue
         d = line.differences[0]
         mark = " *" if d.significant(comparison.level) else ""
-        rows.append(
-            (
-                str(line.measure),
-                *values,
-                _with(line.measure.show_change(d.value), d.interval, line.measure.show) + mark,
-                shown_p(d.p_adjusted),
-                d.test.method,
-            )
-        )
+        shown = _with(line.measure.show_change(d.value), d.interval, line.measure.show)
+        rows.append((str(line.measure), *values, f"{shown}{mark}", shown_p(d.p_adjusted), d.test.method))
     return tuple(rows)
 
 
