@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 def remember(store: Store, collection: Collection, spec: str, options: dict[str, object], split: str | None) -> None:
     """Stores the collection, its loader arguments, and its original pairs."""
-    from limner.annotate.plan_inputs import keep_original
+    from limner.annotate.sample import keep_original
     from limner.annotate.store.contents import add_collection
 
     with progress(f"reading {len(collection.images):,} images") as step:
@@ -71,7 +71,7 @@ def trained_again(
     """Retrained systems: on the training split and the pairs that people have accepted so far."""
     import limner
     from limner.annotate import further_rounds
-    from limner.annotate.aggregate import by_majority
+    from limner.annotate.merge import by_majority
     from limner.annotate.store.answers import answers
     from limner.systems import SYSTEMS
 
@@ -79,9 +79,7 @@ def trained_again(
     if foreign is not None or not names:
         raise typer.BadParameter(f"-O retrain: {foreign or 'no system'} is not a system that limner trains by name")
     train = full_collection.train if "train" in full_collection.splits else None
-    learned = further_rounds.trained_again(
-        collection, further_rounds.boolean_labels(by_majority(answers(store))), train=train
-    )
+    learned = further_rounds.trained_again(collection, boolean_labels(by_majority(answers(store))), train=train)
     trained: dict[str, Lists] = {}
     with progress(f"training {len(names)} systems on {len(learned.judgements):,} pairs") as task:
         for name in names:
