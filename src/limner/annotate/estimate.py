@@ -39,6 +39,8 @@ from limner.evaluation.measures import Measure
 from limner.scores import Scores
 from limner.stats import Estimate, chained_means, sequential, stratified
 
+Source = Scores | Ranking
+
 
 @dataclass(frozen=True)
 class Predicted:
@@ -111,7 +113,7 @@ class _Sought:
 
 def estimates(
     store: Store,
-    sources: Mapping[str, Scores | Ranking],
+    sources: Mapping[str, Source],
     collection: Collection,
     measures: Sequence[Measure] | None = None,
     *,
@@ -155,8 +157,8 @@ def estimates(
 
 def difference(
     store: Store,
-    one: Scores | Ranking,
-    rival: Scores | Ranking,
+    one: Source,
+    rival: Source,
     collection: Collection,
     measure: str | Measure,
     *,
@@ -204,7 +206,7 @@ def label_quality(store: Store, collection: Collection, *, direction: str) -> La
     return quality(collected, collection, design, units, labels, 0.95)
 
 
-def _lists(source: Scores | Ranking, depth: int) -> Ranking:
+def _lists(source: Source, depth: int) -> Ranking:
     ranking: Ranking = source.top(depth)
     if ranking.depth < depth and isinstance(source, Ranking) and ranking.depth < (ranking.n_candidates or depth):
         raise LimnerError(f"the lists have {ranking.depth} ranks, the design needs {depth}: use deeper rankings")
@@ -227,9 +229,7 @@ def _counted(sample: Sample, ranking: Ranking, *, left_out: bool = False) -> Boo
     return np.asarray(levels.has_positive(ranking.queries, sample.known) != left_out)
 
 
-def _left_out(
-    sample: Sample, source: Scores | Ranking, measures: Sequence[Measure], mode: str, level: float
-) -> list[str]:
+def _left_out(sample: Sample, source: Source, measures: Sequence[Measure], mode: str, level: float) -> list[str]:
     """A note on the queries without a given match, if there are any."""
     if sample.design.unit == LEVEL:
         return left_out_note(sample, (len(sample.known.queries) - sample.left_out, sample.left_out))
@@ -255,9 +255,7 @@ def _left_out(
     return left_out_note(sample, sizes, with_match, deepest.k or 1, ranges, level)
 
 
-def _by_levels(
-    sample: Sample, source: Scores | Ranking, measures: Sequence[Measure], mode: str, level: float
-) -> list[Estimated]:
+def _by_levels(sample: Sample, source: Source, measures: Sequence[Measure], mode: str, level: float) -> list[Estimated]:
     """Estimates of the measures from a design of levels."""
     estimated = []
     for measure, (start, steps) in _steps(sample, source, measures).items():
@@ -267,9 +265,7 @@ def _by_levels(
     return estimated
 
 
-def _steps(
-    sample: Sample, source: Scores | Ranking, measures: Sequence[Measure]
-) -> dict[Measure, tuple[float, levels.Steps]]:
+def _steps(sample: Sample, source: Source, measures: Sequence[Measure]) -> dict[Measure, tuple[float, levels.Steps]]:
     """Each measure under the given positives, and of each labelled unit's query without and with its labels."""
     judgements = levels.with_positives(sample.known)
     starts = levels.given_values(source, judgements, measures)
