@@ -71,7 +71,7 @@ def trained_again(
     """Retrained systems: on the training split and the pairs that people have accepted so far."""
     import limner
     from limner.annotate import further_rounds
-    from limner.annotate.merge import by_majority
+    from limner.annotate.merge import boolean_labels, by_majority
     from limner.annotate.store.answers import answers
     from limner.systems import SYSTEMS
 
