@@ -261,6 +261,20 @@ def test_an_image_is_scaled_once(world, monkeypatch):
     assert opened == [world.images.ids[0]]
 
 
+def test_pairs_of_an_unreadable_image_are_counted_and_the_others_asked(tmp_path, world):
+    from dataclasses import replace
+
+    broken = [b"no image" if n == 1 else world.images.open(n) for n in range(len(world.images))]
+    collection = replace(world, images=replace(world.images, values=broken))
+    texts = world.texts.ids[:15]
+    questions = [(image, text) for image in world.images.ids[:3] for text in texts]
+    with running() as stub, open_store(tmp_path / "broken.db") as store:
+        add_collection(store, world)
+        counts = ask_all(store, judge_of(stub, collection, concurrency=1), questions)
+    assert (counts["new"], counts["failed"]) == (30, 15) and "cannot be read" in counts["why"]
+    assert sum(stub.asked.values()) == 30
+
+
 def test_the_stub_names_pairs_by_image_and_caption(world):
     with running() as stub:
         judge = judge_of(stub, world)

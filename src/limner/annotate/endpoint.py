@@ -27,13 +27,23 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from limner.annotate.judge_prompts import ALTERNATIVES, NoAnswer, Prompt, Reply, WrongForm, read_reply, user_message
+from limner.annotate.judge_prompts import (
+    ALTERNATIVES,
+    NoAnswer,
+    NoPicture,
+    Prompt,
+    Reply,
+    WrongForm,
+    read_reply,
+    user_message,
+)
 from limner.annotate.reply_cache import ReplyCache, content_key
 from limner.annotate.request_pace import Pace, retry_after
 from limner.annotate.store.contents import Key
 from limner.core.arrays import FloatArray
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError
+from limner.core.images import Unreadable
 
 KEY = "LIMNER_JUDGE_KEY"
 """The default environment variable for the key."""
@@ -185,13 +195,16 @@ class EndpointJudge:
         """The scores of pairs that share an image or a caption, from the cache or from one request.
 
         If the model does not answer several pairs in the expected form, each is asked alone; pairs that are still not
-        answered are missing.
+        answered are missing, and so are those whose image cannot be read.
         """
-        keys = {pair: self._content_key(pair) for pair in pairs} if self.cache else {}
+        readable = [pair for pair in pairs if self._images.is_readable(pair[0])]
+        if not readable:
+            raise NoPicture(f"image {pairs[0][0]!r} cannot be read")
+        keys = {pair: self._content_key(pair) for pair in readable} if self.cache else {}
         cached = {pair: self.cache.get(key) for pair, key in keys.items()} if self.cache else {}
         scores = {pair: score for pair, score in cached.items() if score is not None}
         self.spent.add(cached=len(scores))
-        unanswered = [pair for pair in pairs if pair not in scores]
+        unanswered = [pair for pair in readable if pair not in scores]
         if not unanswered:
             return scores
         try:
@@ -332,6 +345,14 @@ class _ScaledImages:
     def digest(self, key: str) -> str:
         """The hash of the bytes that are sent."""
         return self._scaled(key)[1]
+
+    def is_readable(self, key: str) -> bool:
+        """Whether an image can be decoded."""
+        try:
+            self._scaled(key)
+        except Unreadable:
+            return False
+        return True
 
     def _scaled(self, key: str) -> tuple[str, str]:
         with self._lock:
