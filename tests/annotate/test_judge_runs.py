@@ -122,7 +122,7 @@ def test_an_endpoint_with_a_limit_gets_fewer_requests_until_it_takes_them(store,
     assert counts["failed"] == 0 and counts["new"] == 90 and stub.statuses["429"] > 0
 
 
-def test_a_refusal_pauses_all_requests_and_answers_shorten_the_time_between_them():
+def test_a_refusal_pauses_all_requests_and_the_pace_becomes_that_of_the_answers():
     time_now, slept = [100.0], []
 
     def sleep(seconds):
@@ -133,16 +133,39 @@ def test_a_refusal_pauses_all_requests_and_answers_shorten_the_time_between_them
     for _ in range(3):
         pace.wait()
     assert slept == []
-    for _ in range(10):  # ten refusals at once count as one doubling
-        pace.slow_down(5.0)
-    for _ in range(2):
+    for _ in range(3):  # several refusals ask for one pause
+        pace.count_refusal(5.0)
+    pace.wait()
+    pace.wait()
+    assert slept == [5.0]
+    for _ in range(20):  # 20 answers and 7 refusals in 2 seconds: ten requests a second
+        pace.count_answer()
+    for _ in range(3):
+        pace.count_refusal(0.0)
+    time_now[0] += 2.0
+    pace.count_refusal(0.0)
+    pace.wait()
+    pace.wait()
+    assert slept == [5.0, 0.1]
+    for _ in range(60):
+        time_now[0] += 1.0
+        for _ in range(10):
+            pace.count_answer()
+    for _ in range(5):
         pace.wait()
-    assert slept == [5.0, 0.02]
-    for _ in range(200):
-        pace.speed_up()
-    pace.wait()
-    pace.wait()
-    assert slept[2:] == [0.02]  # reserved before the answers; there is no pause after that
+    assert slept == [5.0, 0.1]  # answers alone: no time between two requests
+
+
+def test_few_refusals_change_no_pace():
+    time_now, slept = [0.0], []
+    pace = Pace(None, clock=lambda: time_now[0], sleep=slept.append)
+    for _ in range(50):
+        time_now[0] += 0.1
+        for _ in range(15):
+            pace.count_answer()
+        pace.count_refusal(0.0)
+        pace.wait()
+    assert slept == []
 
 
 # --- the cache, together, prompts -------------------------------------------------------------------------------

@@ -243,7 +243,7 @@ class EndpointJudge:
             except _Later as error:
                 reason = str(error)
                 if error.is_refusal:
-                    self._pace.slow_down(error.seconds)
+                    self._pace.count_refusal(error.seconds)
             except WrongForm as error:
                 if len(pairs) > 1:
                     raise
@@ -251,7 +251,7 @@ class EndpointJudge:
             except NoAnswer as error:
                 reason = str(error)
             else:
-                self._pace.speed_up()
+                self._pace.count_answer()
                 return dict(zip(pairs, scores, strict=True))
         self.spent.add(failed=len(pairs))
         image, caption = pairs[0]
