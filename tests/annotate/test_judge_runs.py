@@ -21,7 +21,7 @@ from limner.annotate.judge_report import judge_reports, order_effect
 from limner.annotate.judge_runs import ask_all, forecast, recorded
 from limner.annotate.judges import MeanJudge, SystemJudge, judge_named
 from limner.annotate.reply_cache import ReplyCache
-from limner.annotate.request_pace import Pace
+from limner.annotate.request_pace import RequestPace
 from limner.annotate.scale import SCALE
 from limner.annotate.store.answers import submit
 from limner.annotate.store.contents import add_collection
@@ -129,7 +129,7 @@ def test_a_refusal_pauses_all_requests_and_the_pace_becomes_that_of_the_answers(
         slept.append(round(seconds, 3))
         time_now[0] += seconds
 
-    pace = Pace(None, clock=lambda: time_now[0], sleep=sleep)
+    pace = RequestPace(None, clock=lambda: time_now[0], sleep=sleep)
     for _ in range(3):
         pace.wait()
     assert slept == []
@@ -158,7 +158,7 @@ def test_a_refusal_pauses_all_requests_and_the_pace_becomes_that_of_the_answers(
 
 def test_few_refusals_change_no_pace():
     time_now, slept = [0.0], []
-    pace = Pace(None, clock=lambda: time_now[0], sleep=slept.append)
+    pace = RequestPace(None, clock=lambda: time_now[0], sleep=slept.append)
     for _ in range(50):
         time_now[0] += 0.1
         for _ in range(15):

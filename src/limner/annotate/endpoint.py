@@ -38,7 +38,7 @@ from limner.annotate.judge_prompts import (
     user_message,
 )
 from limner.annotate.reply_cache import ReplyCache, content_key
-from limner.annotate.request_pace import Pace, retry_after
+from limner.annotate.request_pace import RequestPace, retry_after
 from limner.annotate.store.contents import Key
 from limner.core.arrays import FloatArray
 from limner.core.collection import Collection, Items
@@ -153,7 +153,7 @@ class EndpointJudge:
             raise LimnerError("a budget without a price: expected the price of a million tokens too")
         if self.logprobs and not self.prompt.scores:
             raise LimnerError("logprobs with a prompt that asks for a probability: use the prompt 'grades' or 'yes'")
-        self._pace = Pace(self.per_minute, clock=self.clock, sleep=self.sleep)
+        self._pace = RequestPace(self.per_minute, clock=self.clock, sleep=self.sleep)
         self._images = _ScaledImages(self.collection.images)
         self._opener = urllib.request.build_opener(_NoRedirect)
 

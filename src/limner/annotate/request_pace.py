@@ -17,7 +17,7 @@ _WIDEST_SPACING = 10.0
 _FASTER = 0.9  # factor of the spacing where few requests are refused
 
 
-class Pace:
+class RequestPace:
     """Starts of requests, shared by all threads.
 
     After a refusal (status 429) all threads pause as long as it asks for. Where more than a tenth of the requests is
