@@ -323,6 +323,12 @@ def test_prompt_and_model_are_recorded_and_another_prompt_needs_another_name(sto
     )
 
 
+def test_the_time_is_foretold_from_the_time_of_each_request(world):
+    sample = {"requests": 4, "busy_seconds": 2.0, "tokens": 40, "seconds": 9.0}
+    words = forecast(EndpointJudge("http://localhost/v1", "m", world, concurrency=5), sample, 100)
+    assert words == "100 further pairs: about 100 requests, 10 s, 1,000 tokens"
+
+
 def test_a_budget_ends_the_run_and_keeps_the_answers(store, world, pairs):
     with running() as stub:
         judge = judge_of(stub, world, concurrency=2, price=1e6, budget=5 * 408)
@@ -488,18 +494,33 @@ def test_a_judge_is_asked_in_both_orders_told_before_and_compared(shell, tmp_pat
         command = ("judge", "work.db", "--judge", "endpoint", *itertools.chain(*(("-O", each) for each in options)))
         code, output = shell(*command)
         assert code == 0, output
+        assert "m, yes in reverse order: scores " in output and "change between yes and no" in output
         assert "further pairs: about" in output and "new answers of endpoint m, yes, reversed" in output
         code, data = shell(*command, "--json")
         document = json.loads(data[data.index("{") : data.rindex("}") + 1])
     assert document["new"] == document["reversed"]["new"] == 0 and document["settings"]["model"] == "m"
     code, output = shell("judge", "work.db", "--judge", "stored=endpoint m, yes")
-    assert code == 0 and "people have not labelled enough" in output
+    assert code == 0 and "m, yes in reverse order: scores " in output
     words = ("plan", "work.db", "scenes", "-O", "images=60", "--scores", "mine=S.npy", "--direction", "t2i")
     judges = ("--judge", "stored=endpoint m, yes", "--judge", "stored=endpoint m, yes, reversed")
     code, output = shell(*words, "--measure", "R@1", "--budget", 12, *judges)
     assert code == 0, output
     with open_store(tmp_path / "work.db") as store:
         assert designs(store)[-1].settings["judge"] == "endpoint m, yes + endpoint m, yes, reversed"
+
+
+@pytest.mark.parametrize(("agrees", "number"), [(False, 2), (True, 20)])
+def test_a_judge_with_a_price_goes_on_only_if_the_user_agrees(store, world, pairs, monkeypatch, agrees, number):
+    from limner.cli import judging
+
+    questions = []
+    monkeypatch.setattr(judging, "_costs_unasked", lambda judge: judge.price is not None and judge.budget is None)
+    monkeypatch.setattr(judging.typer, "confirm", lambda text, **_: questions.append(text) or agrees)
+    with running() as stub:
+        judge = judge_of(stub, world, concurrency=2, price=1.0)
+        counts = judging.judge_pairs(store, judge, pairs[:20])
+    assert len(questions) == 1 and counts["new"] == len(machine_answers(store, judge.name)) == number
+    assert counts["before"] == 0 and counts["requests"] == number and counts["cost"] == pytest.approx(number * 408e-6)
 
 
 def test_a_wrong_option_of_the_endpoint_is_refused_in_words(shell):

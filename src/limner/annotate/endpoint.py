@@ -64,6 +64,7 @@ class Spent:
         failed: Pairs without an answer.
         cached: Pairs whose answer was in the cache.
         without_probabilities: Answers without the requested probabilities of tokens.
+        busy_seconds: Time from asking to having the scores, with all attempts and pauses, summed over requests.
     """
 
     requests: int = 0
@@ -72,6 +73,7 @@ class Spent:
     failed: int = 0
     cached: int = 0
     without_probabilities: int = 0
+    busy_seconds: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
@@ -79,7 +81,7 @@ class Spent:
         """All tokens."""
         return self.input_tokens + self.output_tokens
 
-    def add(self, **counts: int) -> None:
+    def add(self, **counts: float) -> None:
         """Adds counts; threads may share it."""
         with self._lock:
             for name, count in counts.items():
@@ -207,10 +209,13 @@ class EndpointJudge:
         unanswered = [pair for pair in readable if pair not in scores]
         if not unanswered:
             return scores
+        began = self.clock()
         try:
             new_scores = self._scores_of(unanswered)
         except WrongForm:
             new_scores = self._one_by_one(unanswered)
+        finally:
+            self.spent.add(busy_seconds=self.clock() - began)
         if self.cache:
             self.cache.put({keys[pair]: score for pair, score in new_scores.items()})
         return scores | new_scores

@@ -149,7 +149,7 @@ def forecast(judge: Any, sample: Mapping[str, Any], pairs: int) -> str:
     if not sample["requests"]:
         return f"{pairs:,} further pairs: at most {requests:,} requests"
     share = requests / sample["requests"]
-    seconds = sample["seconds"] * share * min(sample["requests"] / judge.concurrency, 1.0)
+    seconds = sample["busy_seconds"] * share / judge.concurrency
     cost = f", cost {sample['cost'] * share:.3g}" if "cost" in sample else ""
     return (
         f"{pairs:,} further pairs: about {requests:,} requests, {max(seconds, 1):,.0f} s, "
@@ -169,7 +169,7 @@ def _counts(judge: object) -> dict[str, float]:
     spent, cost = getattr(judge, "spent", None), getattr(judge, "cost", None)
     if spent is None:
         return {}
-    names = ("requests", "tokens", "cached", "without_probabilities")
+    names = ("requests", "tokens", "cached", "without_probabilities", "busy_seconds")
     return {name: getattr(spent, name) for name in names} | ({} if cost is None else {"cost": cost})
 
 

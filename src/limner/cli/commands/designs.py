@@ -232,9 +232,9 @@ def judge(
       $ limner annotate judge work.db --judge model=offline
       $ limner annotate judge work.db --judge endpoint -O url=http://localhost:8000/v1 -O model=qwen-vl -O prompt=grades
     """
-    from limner.annotate.judge_report import judge_reports
+    from limner.annotate.judge_report import REVERSED, judge_reports, order_effect
     from limner.annotate.judge_runs import recorded
-    from limner.annotate.store.designs import designs
+    from limner.annotate.store.designs import designs, machine_answers
 
     endpoint, loader = command_options(option, "judge")
     if endpoint and judge != "endpoint":
@@ -251,9 +251,12 @@ def judge(
         runs = {each.name: judge_pairs(db, each, pairs) for each in machines} if not judge.startswith("stored=") else {}
         name = machines[0].name
         reports = judge_reports(db, split_part, [name])
+        effect = order_effect(machine_answers(db, name), machine_answers(db, name + REVERSED))
         reverse_runs = [runs[each.name] for each in machines[1:]]
         facts = {"judge": name, **runs.get(name, {}), "settings": recorded(db, name)}
     lines = [*(summary(*run) for run in runs.items()), *map(str, reports)]
+    if effect is not None and not reports:
+        lines.append(f"{name} {effect}")
     if not lines:
         lines = [f"{name}: people have not labelled enough of the pairs yet to compare it with them"]
     lines.append(f"Next: limner annotate plan ... --judge 'stored={name}'")
