@@ -90,8 +90,8 @@ def readings(source: str, folder: Path) -> str:
         f"{source}: usual coefficient, times 100",
         f"  {'reading':58}" + "".join(f"{m:>9}" for m in CLASSICAL.split()),
     ]
-    for about, own in READINGS.items():
-        lines.append(row(about, read_judged(f"{source}:{folder}", own=own)))
+    for about, treatment in READINGS.items():
+        lines.append(row(about, read_judged(f"{source}:{folder}", own=treatment)))
     lines.append(row("the four captions that were never judged as references", four_references(source, folder)))
     return "\n".join(lines)
 

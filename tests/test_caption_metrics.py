@@ -385,6 +385,7 @@ def test_differences_of_metrics_are_of_the_same_captions(judged):
     assert [(d.first, d.second) for d in report.differences] == list(combinations(("good", "nearly", "random"), 2))
     assert ("good", "nearly") in report.not_separable() and ("good", "random") not in report.not_separable()
     assert "good" in str(report) and report.describe()["captions"] == 60
+    assert "1 of 1 captions are judged with several images" in report.notes[0]
     with pytest.raises(LimnerError, match="tau-d"):
         metric_agreement(judged, scores, coefficient="tau-d")
     with pytest.raises(LimnerError, match="mode"):

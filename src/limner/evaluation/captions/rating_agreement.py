@@ -7,6 +7,7 @@ between metrics are tested on the same captions.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -184,7 +185,20 @@ def metric_agreement(
     lines = [AgreementLine(*key, value.interval(level=level, low=-1, high=1)) for key, value in values.items()]
     gaps = _differences({metric: values[(metric, *usual)] for metric in scores}, level)
     size = len(judged), len(set(judged.images))
-    return AgreementReport(judged.name, *size, *usual, tuple(lines), gaps, level, judged.notes)
+    notes = (*judged.notes, *_shared_captions(judged))
+    return AgreementReport(judged.name, *size, *usual, tuple(lines), gaps, level, notes)
+
+
+def _shared_captions(judged: JudgedCaptions) -> list[str]:
+    """A note where captions are judged with several images, so that images are not independent."""
+    images = Counter(caption for _, caption in set(zip(judged.images, judged.captions, strict=True)))
+    shared = sum(count > 1 for count in images.values())
+    if not shared:
+        return []
+    return [
+        f"{shared:,} of {len(images):,} captions are judged with several images: intervals by image do not count how "
+        "other captions would differ"
+    ]
 
 
 def _correlation(judged: JudgedCaptions, scores: FloatArray, coefficient: str, aggregation: str) -> Jackknife:
