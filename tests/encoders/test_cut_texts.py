@@ -264,7 +264,7 @@ def test_late_interaction(tmp_path):
 
 def open_clip_stand_in():
     """With open_clip's way: a start, the tokens and an end, or what fits of them, and zeros."""
-    from limner.encoders import openclip
+    from limner.encoders.clip import OpenClipEncoder
 
     class Tokenizer:
         context_length = 8
@@ -277,7 +277,7 @@ def open_clip_stand_in():
                 row[: len(tokens)] = torch.tensor(tokens)
             return rows
 
-    model = openclip.OpenClipEncoder.__new__(openclip.OpenClipEncoder)
+    model = OpenClipEncoder.__new__(OpenClipEncoder)
     model.tokenizer = Tokenizer()
     return model
 

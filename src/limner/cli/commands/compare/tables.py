@@ -179,7 +179,7 @@ def board(
         groups: The file with the group of each query of the runs.
         queries: Numbers of queries, as N or NAME=N.
         clusters: Numbers of clusters, as N or NAME=N.
-        how: Further options of `limner.evaluation.board_reading.leaderboard`.
+        how: Further options of `limner.evaluation.leaderboard`.
     """
     from limner.datasets.trec import read_groups, read_qrels
     from limner.evaluation.boards.board import BOARD_FORMATS
