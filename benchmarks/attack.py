@@ -236,10 +236,9 @@ def latency(folder: Path, asks: int, *program: str) -> float:
 
 def grown(path: Path, people: int, tasks: int) -> int:
     """A store with the answers of many people to all its tasks; how many answers."""
-    from limner.annotate._sql import sa
     from limner.annotate.store import open_store
     from limner.annotate.store.people import annotators
-    from limner.annotate.store.schema import assignment, judgement, task_item
+    from limner.annotate.store.schema import assignment, judgement, sa, task_item
 
     fill(path, annotators=people, tasks=tasks, size=20, replication=2, images=1000)
     draw, answer_count = random.Random(0), 0

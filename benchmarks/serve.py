@@ -171,7 +171,7 @@ def fill(path: Path, *, annotators: int, tasks: int, size: int, replication: int
     from limner.annotate.store.contents import add_collection
     from limner.annotate.store.people import add_annotator
     from limner.annotate.store.tasks import Draft, TaskPair, add_tasks
-    from limner.web.passwords import hashed
+    from limner.web.accounts import hashed
 
     test_set = limner.load("scenes", images=images).test
     pairs = [(image, text) for shift in range(len(test_set.texts)) for image, text in _shifted(test_set, shift)]

@@ -34,7 +34,7 @@ from labelling_worlds import World
 import limner
 from claims import Claim, log, main, result_file
 from limner.annotate.levels import least_labels
-from limner.annotate.sampling_frames import values
+from limner.annotate.sample import values
 from limner.core.judgements import Judgements
 from limner.evaluation.measures import Measure, parse
 

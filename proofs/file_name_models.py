@@ -49,10 +49,6 @@ class Run:
     options: Mapping[str, Any] = field(default_factory=dict, compare=False)
     seed: int = 0
     sum_epochs: int = 0
-    task: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """How the task differs from that of `file_names.py`: options of `build`, and `share`, of the training images."""
-    pictures: float = 1.0
-    """Share of the images that are seen as they are; each of the others is seen as another image of its split."""
 
     @property
     def file(self) -> str:
@@ -173,16 +169,9 @@ def train_and_save(task: tuple[Run, Work]) -> None:
     np.savez_compressed(work.kept / run.file, **outputs)
 
 
-def pools(work: Work, *, share: float = 1.0, draws: int = 1, **task: Any) -> dict[str, Collection]:
-    """The task's splits, with a share of the training images, drawn evenly, and so many names of each."""
-    limit = 8 if work.quick else None
-    splits = {split: build(work.data, split, limit, **task) for split in ("dev", "test")}
-    train = build(work.data, "train", limit, draws=draws, **task)
-    if share < 1:
-        images = list(dict.fromkeys(key.partition("#")[0] for key in train.images.ids))
-        chosen_images = set(images[:: round(1 / share)])
-        train = train.restrict([key for key in train.images.ids if key.partition("#")[0] in chosen_images])
-    return {"train": train, **splits}
+def pools(work: Work) -> dict[str, Collection]:
+    """The task's splits."""
+    return {split: build(work.data, split, 8 if work.quick else None) for split in ("train", "dev", "test")}
 
 
 def sum_first(loss: str, steps: int) -> Callable[..., Any]:
@@ -204,13 +193,13 @@ def _proposed(run: Run, work: Work) -> tuple[dict[str, np.ndarray], list[Any]]:
     """Vectors of an MCProp, and its fusion's weights epoch by epoch."""
     from limner.papers.file_name_models import mcprop
 
-    splits = pools(work, **run.task)
+    splits = pools(work)
     training_options = {**PROPOSING, "backbone": work.backbone, "device": work.device, "seed": run.seed, **run.options}
     training_options |= {"hidden_dim": 32, "layers": 1, "epochs": 1, "precision": "float32"} if work.quick else {}
     if run.sum_epochs:
         steps = run.sum_epochs * (len(splits["train"].judgements) // training_options["batch_size"])
         training_options["loss"] = sum_first(training_options["loss"], steps)
-    vectors = _exchanged_images(run, splits, features(work.data, *splits.values()))
+    vectors = features(work.data, *splits.values())
     model = mcprop.train(splits["train"], dev=splits["dev"], features=vectors, progress=_quiet, **training_options)
     history = model.trained["history"]
     outputs = {"queries": model.encode_images(splits["test"].images).matrix}
@@ -220,26 +209,11 @@ def _proposed(run: Run, work: Work) -> tuple[dict[str, np.ndarray], list[Any]]:
     return outputs, [round(row["nDCG@5"], 3) for row in history]
 
 
-def _exchanged_images(run: Run, splits: Mapping[str, Collection], vectors: Embeddings) -> Embeddings:
-    """The image vectors, some of them exchanged within a split: the same ones for every name of an image and seed."""
-    if run.pictures == 1:
-        return vectors
-    rng, place, rows = np.random.default_rng(7), dict(zip(vectors.ids, range(len(vectors)), strict=True)), {}
-    for part in splits.values():
-        images: dict[str, list[int]] = {}
-        for key in part.images.ids:
-            images.setdefault(key.partition("#")[0], []).append(place[key])
-        names = [name for name in images if rng.random() >= run.pictures]
-        for name, other_name in zip(names, np.roll(names, 1), strict=True):
-            rows |= dict.fromkeys(images[name], images[other_name][0])
-    return Embeddings(vectors.ids, vectors.matrix[[rows.get(row, row) for row in range(len(vectors))]])
-
-
 def _judged(run: Run, work: Work) -> tuple[dict[str, np.ndarray], list[Any]]:
     """A CRank's logits of every pair of the test pool, and the cosines of its first token."""
     from limner.papers.file_name_models import crank
 
-    splits = pools(work, **run.task)
+    splits = pools(work)
     training_options = {**JUDGING, "backbone": work.backbone, "device": work.device, "seed": run.seed, **run.options}
     training_options |= {"epochs": 1, "batch_size": 16, "precision": "float32"} if work.quick else {}
     if run.options.get("hard_negative_share"):

@@ -32,10 +32,10 @@ SAME = 0.45
 """Share of targets in the language of the name: Levenshtein similarity then has the paper's nDCG@5 on dev."""
 
 
-def file_name(caption: str, rng: np.random.Generator, camera: float = CAMERA) -> str:
+def file_name(caption: str, rng: np.random.Generator) -> str:
     """A file name as people and cameras give them, made from a caption."""
     ending = rng.choice([".jpg", ".JPG", ".png", ".jpeg"])
-    if rng.random() < camera:
+    if rng.random() < CAMERA:
         return f"{rng.choice(['DSC', 'IMG_', 'P10'])}{rng.integers(1000, 99999)}{ending}"
     words = [w.strip(".,!?;:\"'") for w in caption.split()]
     words = [w for w in words if w]
@@ -61,18 +61,13 @@ def says_nothing(name: str) -> bool:
 
 
 @cache
-def build(
-    data: Path, split: str, limit: int | None = None, same: float = SAME, camera: float = CAMERA, draws: int = 1
-) -> Collection:
+def build(data: Path, split: str, limit: int | None = None) -> Collection:
     """The task of a split: "train" has names and captions in every language, the others one of each.
 
     Args:
         data: The folder of data sets.
         split: Of Flickr8k.
         limit: Only so many images.
-        same: Share of targets in the language of the name, in dev and test.
-        camera: Share of images with a camera's name.
-        draws: Names that are drawn for each language of a training image.
     """
     table = data / "flickr8k" / "multilingual_en_de_fr_cs.tsv"
     collection = load_multi30k(table, split=split, languages=LANGUAGES, splits="flickr8k")
@@ -83,10 +78,9 @@ def build(
     pairs = []
     for image in list(collection.images.ids)[:limit]:
         query_languages = LANGUAGES if split == "train" else (str(rng.choice(LANGUAGES)),)
-        keys = {f"{image}#{language}" + "+" * copy: language for language in query_languages for copy in range(draws)}
-        for key, language in keys.items():
-            names[key] = clean_file_name(file_name(caption[f"{image}#{language}"], rng, camera))
-        target_languages = LANGUAGES if split == "train" else (_target(query_languages[0], rng, same),)
+        keys = [f"{image}#{language}" for language in query_languages]
+        names |= {key: clean_file_name(file_name(caption[key], rng)) for key in keys}
+        target_languages = LANGUAGES if split == "train" else (_target(query_languages[0], rng),)
         texts |= {
             f"{image}#{target_language}": caption[f"{image}#{target_language}"] for target_language in target_languages
         }
@@ -96,10 +90,10 @@ def build(
                       Judgements.from_pairs(pairs))  # fmt: skip
 
 
-def _target(query_language: str, rng: np.random.Generator, same_share: float) -> str:
-    """The language of the target; two numbers are drawn whatever the share is, so that only targets change with it."""
+def _target(query_language: str, rng: np.random.Generator) -> str:
+    """The language of the target."""
     alike, other_language = (
-        rng.random() < same_share,
+        rng.random() < SAME,
         str(rng.choice([each for each in LANGUAGES if each != query_language])),
     )
     return query_language if alike else other_language

@@ -30,7 +30,7 @@ from claims import Claim, log, main
 from limner import Collection, Items, Judgements, compare, evaluate, train
 from limner.datasets.scenes import Drawing
 from limner.datasets.scenes.grammar import article
-from limner.datasets.scenes.scene_changes import Content, scenes_composed
+from limner.datasets.scenes.scene_probes import Content, scenes_composed
 from limner.encoders import encoder
 from limner.stats import mean_interval
 from tiny_clip import tiny_clip

@@ -155,8 +155,8 @@ def _widths(rows: list[dict[str, Any]]) -> Iterator[Claim]:
         note = f"{len(ratios)} rows, mean {np.mean(ratios):.3f}, {min(ratios):.3f} to {max(ratios):.3f}"
         goal = "<= 0.75" if judge in ("good", "adversarial") else "<= 1.03"
         value = float(np.mean(ratios)) if judge in ("good", "adversarial") else max(ratios)
-        which = "mean" if judge in ("good", "adversarial") else "at most"
-        yield Claim(f"judge {judge}: width over that without a judge, {which}", value, goal=goal, note=note)
+        statistic = "mean" if judge in ("good", "adversarial") else "at most"
+        yield Claim(f"judge {judge}: width over that without a judge, {statistic}", value, goal=goal, note=note)
 
 
 def _labels(name: str, deeper: np.ndarray, target: Target, scores: dict[str, Any]) -> list[Claim]:
@@ -177,11 +177,11 @@ def _labels(name: str, deeper: np.ndarray, target: Target, scores: dict[str, Any
 def _alarms(alarms: dict[str, list[float]], studies: int) -> Iterator[Claim]:
     error = 196 * float(np.sqrt(0.95 * 0.05 / studies))
     for judge, shares in alarms.items():
-        shown = ", ".join(f"{100 * share:.1f}" for share in shares)
+        percentages = ", ".join(f"{100 * share:.1f}" for share in shares)
         words = f"judge {judge}: studies that warn of errors that depend on the system, %"
         goal = ">= 80" if judge in FAVOURING else f"<= {6.5 + error:.1f}"
         value = 100 * (min(shares) if judge in FAVOURING else max(shares))
-        yield Claim(words, value, goal=goal, note=f"{studies:,} studies each, 300 labels: {shown}")
+        yield Claim(words, value, goal=goal, note=f"{studies:,} studies each, 300 labels: {percentages}")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 import limner
 from limner.annotate import levels
-from limner.annotate.sampling_frames import SamplingFrame, frame, needed, values
+from limner.annotate.sample import SamplingFrame, frame, needed, values
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure, parse

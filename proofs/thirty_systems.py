@@ -32,7 +32,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import ranking_bench
 from ranking_bench import FOUND, JUDGED, TASKS, Bench, Reports, opened, values
 from ranking_paper import PUBLISHED, SOURCES, markdown, settings, tables
-from table_seven import SIMILARITIES, by_group
 
 from claims import THREADS, Claim, log, main, result_file
 from limner.evaluation.comparison import compare
@@ -49,6 +48,16 @@ ASSUMED = tuple(name for name in SYSTEMS if name.endswith("/histogram"))
 OTHERS = {f"{name}/histogram": System(f"{name}/histogram", "nearest", each.text, "histogram")
           for name, each in SYSTEMS.items() if each.method == "nearest"}  # fmt: skip
 """Another reading of the text: nearest neighbours with histograms of whole images."""
+SIMILARITIES = tuple(
+    name for name, each in SYSTEMS.items()
+    if name.startswith("Tri5-") and each.images == "pyramid" and {*each.text.similarities} - {"lin"}
+)  # fmt: skip
+"""The fourteen variants of Tri5 in Table 6 with lexical similarities of any kind."""
+PEOPLE = {"R@1": ("S@1", "RP"), "R@5": ("S@5", "RP"), "R@10": ("S@10", "RP")}
+"""The measures of people that each is compared with in Table 7."""
+
+Levels = Mapping[str, Mapping[str, float]]
+"""Of each system the value of each measure."""
 
 
 def pool_of(bench: Bench) -> Iterator[Claim]:
@@ -171,6 +180,32 @@ def table_seven(reports: Mapping[str, Reports]) -> Iterator[Claim]:
             note += "the cells of Table 7 are lost in our copy of the text"
             claim_text = f"rho of {measure} and {human} minus that of R@1 and {base}, {title}"
             yield Claim(f"{claim_text}: lower end of the 95% interval", float(low), goal="> 0", note=note)
+
+
+def groups(names: Sequence[str]) -> dict[str, list[str]]:
+    """All systems, and those that are nearer to each other."""
+    trained = [name for name in names if system(name).method == "kcca"]
+    pyramids = [name for name in trained if system(name).images == "pyramid"]
+    similar = [name for name in pyramids if ALIASES.get(name, name) in SIMILARITIES]
+    return {"all": list(names), "without nearest neighbours": trained, "with pyramids of visual words": pyramids,
+            "with lexical similarities": similar}  # fmt: skip
+
+
+def by_group(by_task: Mapping[str, Levels]) -> str:
+    """Spearman's rho of each measure with those of people, over each group; tasks by systems by measures."""
+    heads = [f"{measure}, {human}" for measure, each in PEOPLE.items() for human in each]
+    parts = []
+    for task, title in TASKS.items():
+        parts += ["", f"| rho, {title} | systems | {' | '.join(heads)} |", "|---|---:" + "|---:" * len(heads) + "|"]
+        for label, names in groups(list(by_task[task])).items():
+            cells = [f"{agreement(by_task[task], names, a, b):.2f}" for a, each in PEOPLE.items() for b in each]
+            parts.append(f"| {label} | {len(names)} | {' | '.join(cells)} |")
+    return "\n".join(parts)
+
+
+def agreement(levels: Levels, names: Sequence[str], measure: str, human: str) -> float:
+    """Spearman's rho of two measures over these systems."""
+    return spearman(*(np.array([levels[name][each] for name in names]) for each in (measure, human)))
 
 
 def correlations(reports: Mapping[str, Reports], names: Sequence[str] = (*FOUND, *JUDGED)) -> str:

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 import limner
 from limner.cli import app, console
-from limner.cli.commands.compare.differences import placements
+from limner.cli.commands.compare.tables import placements
 from limner.cli.commands.evaluate import one_system
 from limner.cli.options import loading
 from limner.cli.shell import STATUSES, Status

@@ -20,7 +20,7 @@ from limner.cli import app, console
 from limner.cli.console import Lines
 from limner.cli.shell import Status
 from limner.explain.adversarial import attack
-from limner.explain.colours import PLAIN, css_colours
+from limner.explain.noun_heads import PLAIN, css_colours
 
 RNG = np.random.default_rng(3)
 COLOURS = ["red", "green", "blue", "white"]

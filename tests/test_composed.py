@@ -16,7 +16,7 @@ from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.datasets.composed_queries import ComposedQueries, ComposedQuery, read_composed
-from limner.datasets.scenes.scene_changes import CHANGES, Content, scenes_composed
+from limner.datasets.scenes.scene_probes import CHANGES, Content, scenes_composed
 from limner.evaluation.diagnostics.composed import COMPOSITIONS, _expected_hit, composed, evaluate_composed
 
 CIRR = [

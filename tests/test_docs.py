@@ -150,7 +150,7 @@ def test_a_reference_page_lists_what_a_module_defines():
 def test_the_copy_button_copies_commands_only(site, browser):
     context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
     page = context.new_page()
-    page.goto((site / "cli.html").as_uri())
+    page.goto((site / "evaluate.html").as_uri())
     block = page.locator(".language-console", has_text="limner evaluate scenes -O images=100 --images").first
     block.hover()
     block.locator("button").first.click()

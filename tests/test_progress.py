@@ -154,8 +154,7 @@ def test_what_scikit_learn_prints_is_not_shown_and_other_threads_are_heard(capsy
 
 
 def test_probes_languages_and_composed_queries():
-    from limner.datasets.scenes.scene_changes import scenes_composed
-    from limner.datasets.scenes.scene_probes import scenes_probe
+    from limner.datasets.scenes.scene_probes import scenes_composed, scenes_probe
 
     recorder, task = Recorder(), scenes_probe(20)
     probe(task, progress=recorder)

@@ -17,7 +17,7 @@ from limner.annotate.further_rounds import STRATEGIES, candidates, choose, in_tu
 from limner.cli import app
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.judgements import Judgements
-from limner.evaluation.boards.ranks import of_reports
+from limner.evaluation.boards.board_tables import of_reports
 from limner.papers.published_tables import ranks_of, scores, table
 from limner.papers.uncertainty import multiplicity
 

@@ -20,7 +20,7 @@ from scipy import stats as scipy_stats
 from limner import stats
 from limner.core.errors import LimnerError
 from limner.stats.bootstrap import bootstrap_sum
-from limner.stats.randomisation import randomisation_of
+from limner.stats.paired import randomisation_of
 
 floats = st.integers(-20, 20).map(lambda v: v / 4)  # quarters: sums are exact, ties are common
 columns = st.integers(1, 9).flatmap(
@@ -395,6 +395,6 @@ def test_randomisation_of_swaps_whole_clusters():
 
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=30))
 def test_mean_ranks_are_those_of_scipy(values):
-    from limner.stats.order import mean_ranks
+    from limner.stats.correlation import mean_ranks
 
     assert mean_ranks(np.array(values, float)).tolist() == scipy_stats.rankdata(values).tolist()

@@ -12,7 +12,7 @@ from scipy import stats as scipy_stats
 from limner import stats
 from limner.stats import resampling
 from limner.stats.bootstrap import bootstrap_sum
-from limner.stats.order import median
+from limner.stats.correlation import median
 from limner.stats.resampling import drawn_counts
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -14,6 +15,7 @@ import toys
 from limner.cli import app
 from limner.core.errors import LimnerError, UnknownName
 from limner.evaluation.boards.hub_results import write_eval_result
+from limner.evaluation.reports.report import load_reports
 from limner.evaluation.reports.report_tables import system_table
 
 
@@ -58,6 +60,17 @@ def test_what_a_report_lacks_is_empty(reports):
         system_table([reports[0], reports[0]])
     with pytest.raises(UnknownName, match="R@1"):
         system_table(reports, measures="R@7")
+
+
+def test_systems_of_the_same_name_are_told_apart_by_their_files(reports, tmp_path):
+    files = [tmp_path / f"{name}.json" for name in ("mine", "theirs")]
+    for report, file in zip(reports, files, strict=False):
+        replace(report, system="images").save(file)
+    assert [report.system for report in load_reports(files)] == ["images (mine)", "images (theirs)"]
+    run("report", *files, "-o", tmp_path / "t.md")
+    assert "| images (mine) | " in (tmp_path / "t.md").read_text()
+    assert "images (mine)  images (theirs)" in run("compare", *files).stdout
+    assert [report.system for report in load_reports(files[:1] * 2)] == ["images", "images"]
 
 
 @pytest.mark.parametrize("command", [("compare", "--show", "systems"), ("report",)])

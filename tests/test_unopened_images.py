@@ -17,7 +17,7 @@ from limner.encoders import encoded
 from limner.encoders.cache import Cached
 from limner.encoders.contract import refuse_blank
 from limner.search import open_index
-from limner.search.encode import encoded_readable, unreadable
+from limner.search.items import encoded_readable, unreadable
 
 WORLD = ("scenes", "-O", "images=60")
 

@@ -115,8 +115,7 @@ def caption(folder: Path) -> None:
 def answer(folder: Path) -> None:
     """From a key press to mAP@R: the page's own request, the store, the merge, the measure."""
     import limner
-    from limner.annotate.aggregate import by_majority
-    from limner.annotate.merge import merge
+    from limner.annotate.merge import by_majority, merge
     from limner.annotate.store.answers import answers
 
     pairs = limner.load(str(folder / "photos" / "captions.csv"))

@@ -31,7 +31,7 @@ STAR_TASKS = [{"photo": f"p{n}.jpg", "sentence": f"sentence {n}"} for n in range
 
 def written() -> list[dict[str, Any]]:
     """Tasks as limner writes them: a pair with two answers, and three that nobody answered."""
-    from limner.annotate.label_studio import tasks
+    from limner.annotate.labelling_tools import tasks
     from limner.annotate.scale import ImportedAnswer
 
     texts = {f"t{n}": f"a caption with “quotes”, 犬 and <b>{n}</b>" for n in range(4)}
@@ -46,7 +46,7 @@ def written() -> list[dict[str, Any]]:
 def predicted() -> list[dict[str, Any]]:
     """Tasks of a collection, with its grades as predictions."""
     import limner
-    from limner.annotate.label_studio import collection_tasks
+    from limner.annotate.labelling_tools import collection_tasks
 
     pairs = limner.Judgements.from_pairs([("i0", "t0", 1), ("i0", "t1", 0.5), ("i1", "t1", 0)], candidates=["t0", "t1"])
     texts = limner.Items(["t0", "t1"], ["a dog", "a cat"], kind="text")
@@ -133,7 +133,7 @@ def chosen(control: str, *choices: str) -> dict[str, Any]:
 
 def frozen(port: int, token: str) -> dict[str, Any]:
     """Both projects, answered and exported."""
-    from limner.annotate.label_studio import interface
+    from limner.annotate.labelling_tools import interface
 
     second_token = second_account(port, token)
 

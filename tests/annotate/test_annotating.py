@@ -14,11 +14,10 @@ import pytest
 from typer.testing import CliRunner
 
 import limner
-from limner.annotate.aggregate import Label, aggregate
 from limner.annotate.answer_files import read_answers, read_judgements
 from limner.annotate.export import export, failure_labels, import_answers, judgements
 from limner.annotate.further_rounds import STRATEGIES, candidates, choose, in_turns, probabilities
-from limner.annotate.merge import merge, precision_recall
+from limner.annotate.merge import Label, aggregate, merge, precision_recall
 from limner.annotate.pool import alike, fill, merged, proposed, waiting
 from limner.annotate.quality import review, review_queue, set_aside
 from limner.annotate.scale import SCALE, ImportedAnswer

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limner.annotate.aggregate import by_dawid_skene, by_majority, majority
 from limner.annotate.bias import (
     bias_of,
     biases,
@@ -26,10 +25,11 @@ from limner.annotate.bias import (
     pooled_by,
     tau,
 )
+from limner.annotate.estimate_notes import agreement_words
+from limner.annotate.merge import by_dawid_skene, by_majority, majority
 from limner.annotate.pool import proposed
 from limner.annotate.preference import Vote, counted, study
 from limner.annotate.quality import agreement, annotator_table, ratings, right
-from limner.annotate.reliability import agreement_words
 from limner.annotate.store.answers import Answer
 from limner.core.errors import LimnerError, TooShort
 from limner.core.judgements import Judgements

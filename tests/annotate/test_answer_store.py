@@ -742,8 +742,7 @@ def test_many_annotators_at_once_lose_and_double_nothing(database):
 
 
 def _holding(task, time):
-    from limner.annotate._sql import sa
-    from limner.annotate.store.schema import assignment
+    from limner.annotate.store.schema import assignment, sa
 
     running = sa.or_(assignment.c.finished.is_not(None), assignment.c.expires > time)
     return sa.select(sa.func.count().label("n")).select_from(assignment).where(assignment.c.task_id == task, running)

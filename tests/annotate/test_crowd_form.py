@@ -11,13 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 import limner
-from limner.annotate.crowd_answers import NO, YES, blocks, crowd_form, submit_block
 from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers
 from limner.annotate.store.contents import add_collection, pairs
 from limner.annotate.store.people import add_annotator
 from limner.annotate.store.tasks import add_tasks, lease
-from limner.annotate.tasks import make_caption_tasks
+from limner.annotate.tasks import NO, YES, blocks, crowd_form, make_caption_tasks, submit_block
 from limner.cli import app
 from limner.core.errors import LimnerError
 

@@ -14,7 +14,7 @@ import limner
 from limner.annotate import open_store, plan
 from limner.annotate.design import unit_values
 from limner.annotate.estimate import difference
-from limner.annotate.sampling_frames import needed, unit_of, values
+from limner.annotate.sample import needed, unit_of, values
 from limner.annotate.store.answers import submit
 from limner.annotate.store.contents import add_collection
 from limner.annotate.store.designs import add_machine_answers, designs, machine_answers

@@ -21,7 +21,7 @@ from limner.annotate.judge_report import judge_reports, order_effect
 from limner.annotate.judge_runs import ask_all, forecast, recorded
 from limner.annotate.judges import MeanJudge, SystemJudge, judge_named
 from limner.annotate.reply_cache import ReplyCache
-from limner.annotate.request_pace import Pace
+from limner.annotate.request_pace import RequestPace
 from limner.annotate.scale import SCALE
 from limner.annotate.store.answers import submit
 from limner.annotate.store.contents import add_collection
@@ -122,27 +122,50 @@ def test_an_endpoint_with_a_limit_gets_fewer_requests_until_it_takes_them(store,
     assert counts["failed"] == 0 and counts["new"] == 90 and stub.statuses["429"] > 0
 
 
-def test_a_refusal_pauses_all_requests_and_answers_shorten_the_time_between_them():
+def test_a_refusal_pauses_all_requests_and_the_pace_becomes_that_of_the_answers():
     time_now, slept = [100.0], []
 
     def sleep(seconds):
         slept.append(round(seconds, 3))
         time_now[0] += seconds
 
-    pace = Pace(None, clock=lambda: time_now[0], sleep=sleep)
+    pace = RequestPace(None, clock=lambda: time_now[0], sleep=sleep)
     for _ in range(3):
         pace.wait()
     assert slept == []
-    for _ in range(10):  # ten refusals at once count as one doubling
-        pace.slow_down(5.0)
-    for _ in range(2):
+    for _ in range(3):  # several refusals ask for one pause
+        pace.count_refusal(5.0)
+    pace.wait()
+    pace.wait()
+    assert slept == [5.0]
+    for _ in range(20):  # 20 answers and 7 refusals in 2 seconds: ten requests a second
+        pace.count_answer()
+    for _ in range(3):
+        pace.count_refusal(0.0)
+    time_now[0] += 2.0
+    pace.count_refusal(0.0)
+    pace.wait()
+    pace.wait()
+    assert slept == [5.0, 0.1]
+    for _ in range(60):
+        time_now[0] += 1.0
+        for _ in range(10):
+            pace.count_answer()
+    for _ in range(5):
         pace.wait()
-    assert slept == [5.0, 0.02]
-    for _ in range(200):
-        pace.speed_up()
-    pace.wait()
-    pace.wait()
-    assert slept[2:] == [0.02]  # reserved before the answers; there is no pause after that
+    assert slept == [5.0, 0.1]  # answers alone: no time between two requests
+
+
+def test_few_refusals_change_no_pace():
+    time_now, slept = [0.0], []
+    pace = RequestPace(None, clock=lambda: time_now[0], sleep=slept.append)
+    for _ in range(50):
+        time_now[0] += 0.1
+        for _ in range(15):
+            pace.count_answer()
+        pace.count_refusal(0.0)
+        pace.wait()
+    assert slept == []
 
 
 # --- the cache, together, prompts -------------------------------------------------------------------------------
@@ -261,6 +284,20 @@ def test_an_image_is_scaled_once(world, monkeypatch):
     assert opened == [world.images.ids[0]]
 
 
+def test_pairs_of_an_unreadable_image_are_counted_and_the_others_asked(tmp_path, world):
+    from dataclasses import replace
+
+    broken = [b"no image" if n == 1 else world.images.open(n) for n in range(len(world.images))]
+    collection = replace(world, images=replace(world.images, values=broken))
+    texts = world.texts.ids[:15]
+    questions = [(image, text) for image in world.images.ids[:3] for text in texts]
+    with running() as stub, open_store(tmp_path / "broken.db") as store:
+        add_collection(store, world)
+        counts = ask_all(store, judge_of(stub, collection, concurrency=1), questions)
+    assert (counts["new"], counts["failed"]) == (30, 15) and "cannot be read" in counts["why"]
+    assert sum(stub.asked.values()) == 30
+
+
 def test_the_stub_names_pairs_by_image_and_caption(world):
     with running() as stub:
         judge = judge_of(stub, world)
@@ -284,6 +321,12 @@ def test_prompt_and_model_are_recorded_and_another_prompt_needs_another_name(sto
     assert judge_of(stub, world, prompt=Prompt.named("yes"), logprobs=True).name == (
         "endpoint stub, yes, token probabilities"
     )
+
+
+def test_the_time_is_foretold_from_the_time_of_each_request(world):
+    sample = {"requests": 4, "busy_seconds": 2.0, "tokens": 40, "seconds": 9.0}
+    words = forecast(EndpointJudge("http://localhost/v1", "m", world, concurrency=5), sample, 100)
+    assert words == "100 further pairs: about 100 requests, 10 s, 1,000 tokens"
 
 
 def test_a_budget_ends_the_run_and_keeps_the_answers(store, world, pairs):
@@ -451,18 +494,33 @@ def test_a_judge_is_asked_in_both_orders_told_before_and_compared(shell, tmp_pat
         command = ("judge", "work.db", "--judge", "endpoint", *itertools.chain(*(("-O", each) for each in options)))
         code, output = shell(*command)
         assert code == 0, output
+        assert "m, yes in reverse order: scores " in output and "change between yes and no" in output
         assert "further pairs: about" in output and "new answers of endpoint m, yes, reversed" in output
         code, data = shell(*command, "--json")
         document = json.loads(data[data.index("{") : data.rindex("}") + 1])
     assert document["new"] == document["reversed"]["new"] == 0 and document["settings"]["model"] == "m"
     code, output = shell("judge", "work.db", "--judge", "stored=endpoint m, yes")
-    assert code == 0 and "people have not labelled enough" in output
+    assert code == 0 and "m, yes in reverse order: scores " in output
     words = ("plan", "work.db", "scenes", "-O", "images=60", "--scores", "mine=S.npy", "--direction", "t2i")
     judges = ("--judge", "stored=endpoint m, yes", "--judge", "stored=endpoint m, yes, reversed")
     code, output = shell(*words, "--measure", "R@1", "--budget", 12, *judges)
     assert code == 0, output
     with open_store(tmp_path / "work.db") as store:
         assert designs(store)[-1].settings["judge"] == "endpoint m, yes + endpoint m, yes, reversed"
+
+
+@pytest.mark.parametrize(("agrees", "number"), [(False, 2), (True, 20)])
+def test_a_judge_with_a_price_goes_on_only_if_the_user_agrees(store, world, pairs, monkeypatch, agrees, number):
+    from limner.cli import judging
+
+    questions = []
+    monkeypatch.setattr(judging, "_costs_unasked", lambda judge: judge.price is not None and judge.budget is None)
+    monkeypatch.setattr(judging.typer, "confirm", lambda text, **_: questions.append(text) or agrees)
+    with running() as stub:
+        judge = judge_of(stub, world, concurrency=2, price=1.0)
+        counts = judging.judge_pairs(store, judge, pairs[:20])
+    assert len(questions) == 1 and counts["new"] == len(machine_answers(store, judge.name)) == number
+    assert counts["before"] == 0 and counts["requests"] == number and counts["cost"] == pytest.approx(number * 408e-6)
 
 
 def test_a_wrong_option_of_the_endpoint_is_refused_in_words(shell):

@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 import limner
-from limner.annotate.argilla import is_records, read_records, write_records
-from limner.annotate.export import export, import_answers
+from limner.annotate.answer_files import SHEET
+from limner.annotate.export import export, import_answers, open_pairs
+from limner.annotate.labelling_tools import read_tasks, write_records
 from limner.annotate.scale import ImportedAnswer
-from limner.annotate.sheets import COLUMNS, open_pairs
 from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers
 from limner.annotate.store.contents import add_collection, add_pairs
@@ -45,9 +45,9 @@ def filled(source, target, grades, *, delimiter=",", annotator=""):
     """What a spreadsheet saves after some rows were filled in."""
     with source.open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert tuple(rows[0]) == COLUMNS
+    assert tuple(rows[0]) == SHEET
     with target.open("w", encoding="utf-8-sig", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, delimiter=delimiter)
+        writer = csv.DictWriter(file, SHEET, delimiter=delimiter)
         writer.writeheader()
         for row in rows:
             writer.writerow({**row, "grade": grades.get((row["image"], row["caption"]), ""), "annotator": annotator})
@@ -111,7 +111,7 @@ def test_records_of_argilla_there_and_back(store, tmp_path):
     file = tmp_path / "records.json"
     run("export", store.location, file, "--form", "argilla", "--image-url", "https://x.org/{image}", "--unanswered")
     records = json.loads(file.read_text(encoding="utf-8"))
-    assert is_records(file) and records[0]["fields"] == {"image": "https://x.org/i0", "caption": "a dog"}
+    assert records[0]["fields"] == {"image": "https://x.org/i0", "caption": "a dog"}
     reasons = [{}, {ANN: ["wrong-colour"]}, {}]
     grades = [{ANN: "100% yes", "bob": "mostly no"}, {ANN: "mostly no"}, {}]
     file.write_text(json.dumps(answered(records, grade=grades, reasons=reasons, comment=[{ANN: "blurred"}, {}, {}])))
@@ -128,8 +128,8 @@ def test_another_question_needs_grades(tmp_path):
     records = answered(json.loads((tmp_path / "r.json").read_text(encoding="utf-8")), match=ratings)
     (tmp_path / "r.json").write_text(json.dumps(records))
     with pytest.raises(LimnerError, match="record 1: the choice '5' has no grade; known: '100% yes'"):
-        read_records(tmp_path / "r.json")
-    read, left_out = read_records(tmp_path / "r.json", choices={"5": 4, "1": 1, "3": None})
+        read_tasks(tmp_path / "r.json")
+    read, left_out = read_tasks(tmp_path / "r.json", choices={"5": 4, "1": 1, "3": None})
     assert [a.grade for a in read] == [4, 1] and left_out == ("1 responses with the choice '3' left out",)
 
 
@@ -137,7 +137,7 @@ def test_another_question_needs_grades(tmp_path):
     ("content", "message"),
     [
         ([{"fields": {}}], "expected a list of records with fields and responses"),
-        ([{"fields": {"image": "i0"}, "responses": {}}], "neither caption_id in the metadata nor a field caption"),
+        ([{"fields": {"image": "i0"}, "responses": {}}], "neither caption_id nor caption"),
         ([{"fields": {"image": "i", "caption": "t"}, "responses": []}], "responses: expected an object"),
         ([{"fields": {"image": "i", "caption": "t"}, "responses": {"grade": ["yes"]}}], "a value and a user_id"),
         (
@@ -150,11 +150,11 @@ def test_another_question_needs_grades(tmp_path):
         ),
         (
             [{"fields": {"image": "i", "caption": "t"}, "responses": {"grade": [{"value": "100% yes"}]}}] * 2,
-            "answers image 'i', caption 't' 2 times",
+            "record 2: 'unknown' answers this pair twice",
         ),
     ],
 )  # fmt: skip
 def test_bad_records(tmp_path, content, message):
     (tmp_path / "r.json").write_text(json.dumps(content))
     with pytest.raises(LimnerError, match=message):
-        read_records(tmp_path / "r.json")
+        read_tasks(tmp_path / "r.json")

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import limner
 from limner.annotate.answer_files import read_answers, read_judgements
 from limner.annotate.export import export, import_answers, judgements
-from limner.annotate.label_studio import collection_tasks, interface, read_tasks, tasks, write_tasks
+from limner.annotate.labelling_tools import collection_tasks, interface, read_tasks, tasks, write_tasks
 from limner.annotate.scale import SCALE, Grade, ImportedAnswer, Reason, Scale
 from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers

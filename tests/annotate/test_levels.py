@@ -11,7 +11,7 @@ import pytest
 import limner
 from limner.annotate import levels, open_store, plan
 from limner.annotate.estimate import difference, label_quality
-from limner.annotate.label_quality import label_recall
+from limner.annotate.estimate_notes import label_recall
 from limner.annotate.store.answers import answers, submit
 from limner.annotate.store.contents import add_collection
 from limner.annotate.store.designs import LEVEL, Design, designs

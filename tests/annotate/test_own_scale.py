@@ -12,14 +12,13 @@ import websites
 from limner.annotate.answer_files import read_answers, read_judgements
 from limner.annotate.export import export, failure_labels, import_answers
 from limner.annotate.form_files import as_toml, parse_scale, read_scale
-from limner.annotate.guideline import GuidelineExample, newest, revise, set_scale
-from limner.annotate.plan_inputs import ORIGINAL
+from limner.annotate.guideline import GuidelineExample, newest, revise, scale_of, set_scale
+from limner.annotate.sample import ORIGINAL
 from limner.annotate.scale import SCALE, ImportedAnswer
 from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers, submit
 from limner.annotate.store.contents import Listed, add_pool
 from limner.annotate.store.people import add_annotator
-from limner.annotate.store.scales import scale_of
 from limner.annotate.store.tasks import lease
 from limner.cli import app as command
 from limner.core.errors import LimnerError, UnknownName

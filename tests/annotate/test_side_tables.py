@@ -11,8 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import limner
-from limner.annotate.aggregate import Label
-from limner.annotate.merge import merge, precision_recall
+from limner.annotate.merge import Label, merge, precision_recall
 from limner.annotate.pool import fill, subsampled, waiting
 from limner.annotate.quality import review
 from limner.annotate.scale import SCALE

@@ -13,9 +13,8 @@ import limner
 from limner.annotate import open_store, plan, quality
 from limner.annotate.allocation import distinguishing_units, narrow, shares_for
 from limner.annotate.estimate import difference
-from limner.annotate.plan_inputs import kept_study, stored_collection
 from limner.annotate.results import studies
-from limner.annotate.sample import read_sample
+from limner.annotate.sample import kept_study, read_sample, stored_collection
 from limner.annotate.store import NotAllowed
 from limner.annotate.store.answers import answers
 from limner.annotate.store.contents import add_collection

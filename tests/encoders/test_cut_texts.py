@@ -148,11 +148,21 @@ def as_long_as(tokens: int, length) -> str:
     return text
 
 
+def offline_model():
+    from limner.encoders.offline_model import PACKAGES
+
+    for package in PACKAGES:
+        pytest.importorskip(package)
+    return encoder("offline", threads=1)
+
+
 def opened(name: str, models):
     """An encoder of texts, the tokens it reads, and the number of tokens of a text."""
     if name == "open-clip":
         model = open_clip_stand_in()
         return model.tokens, 8, lambda text: len(text.split()) + 2
+    if name == "offline":
+        return offline_model().encode, 256, lambda text: len(text.split()) + 2
     if name == "onnx":
         pytest.importorskip("tokenizers")
         from limner.encoders.onnx_models import PlainTokenizer
@@ -173,7 +183,7 @@ def opened(name: str, models):
     return model.encode, limit, lambda text: lengths(models[kind], [text])[0]
 
 
-EVERY = ["clip", "onnx", "open-clip", "sentence-transformers", "sentence-transformers-multimodal", "siglip",
+EVERY = ["clip", "offline", "onnx", "open-clip", "sentence-transformers", "sentence-transformers-multimodal", "siglip",
          "transformers", "words of towers"]  # fmt: skip
 
 
@@ -254,7 +264,7 @@ def test_late_interaction(tmp_path):
 
 def open_clip_stand_in():
     """With open_clip's way: a start, the tokens and an end, or what fits of them, and zeros."""
-    from limner.encoders import openclip
+    from limner.encoders.clip import OpenClipEncoder
 
     class Tokenizer:
         context_length = 8
@@ -267,7 +277,7 @@ def open_clip_stand_in():
                 row[: len(tokens)] = torch.tensor(tokens)
             return rows
 
-    model = openclip.OpenClipEncoder.__new__(openclip.OpenClipEncoder)
+    model = OpenClipEncoder.__new__(OpenClipEncoder)
     model.tokenizer = Tokenizer()
     return model
 
@@ -358,6 +368,17 @@ def test_a_report_compares_cut_texts_with_the_others(models):
         (note,) = (each for each in report.notes if each.startswith(f"{arrow}, pairs, R@1: {means[0]} ["))
         assert f"] for {inside.sum()} {one} that are cut, {means[1]} [" in note
         assert note.endswith(f"] for {(~inside).sum()} others")
+
+
+@pytest.mark.parametrize(("words", "share"), [((10, 22), ""), ((10, 260), "2 of 4"), ((255, 400), "4 of 4")])
+def test_a_report_shows_the_share_of_long_captions(words, share):
+    """With weights from packages: captions as long as those of Flickr30k are read whole, long ones are counted."""
+    model, scenes = offline_model(), limner.load("scenes", images=4)
+    captions = [f"{' '.join(['dog'] * words[n % 2])} {n}" for n in range(4)]
+    texts = limner.Items(scenes.texts.ids, [captions[n % 4] for n in range(len(scenes.texts))], kind="text")
+    report = limner.evaluate(model, limner.Collection("few", scenes.images, texts, scenes.judgements), measures="R@1")
+    notes = [note for note in report.notes if "longer than the 256 tokens" in note]
+    assert [note.partition(" distinct")[0] for note in notes] == ([share] if share else [])
 
 
 def test_a_report_without_cut_texts_compares_nothing(models):

@@ -36,14 +36,6 @@ def pictures():
     return limner.load("scenes", images=10).images
 
 
-def test_there_is_one_contract():
-    from limner import encoders
-    from limner.search import encode
-
-    assert encode.Encoder is encoders.Encoder and encode.TwoSided is encoders.TwoSided
-    assert encode.encoded is encoders.encoded
-
-
 @pytest.mark.parametrize("name", ENCODERS)
 def test_every_name_of_the_catalogue_is_there_and_explained(name):
     entry = ENCODERS.find(name)

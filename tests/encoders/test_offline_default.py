@@ -128,7 +128,7 @@ def test_the_stored_embeddings_are_those_of_the_sentences():
     classes = offline_model.image_classes()
     reencoded = offline_model.class_embeddings(model.sentences, [classes[row] for row in rows])
     np.testing.assert_allclose(model.classes[rows], reencoded, atol=0.02)
-    assert model.classes.shape == (1000, model.dim)
+    assert model.classes.shape == (1000, 384)
 
 
 # --- the offline model ------------------------------------------------------------------------------------------
@@ -161,13 +161,33 @@ def test_photographs_and_sentences_find_each_other():
 
 
 @with_packages
+def test_a_text_that_is_near_many_classes_is_not_near_every_image():
+    """The score is half of cosine + 1 - mean cosine of the text with its 10 nearest classes."""
+    model = offline_model.OfflineModel(threads=1)
+    sentences = ["an animal", "a brown dog", "a thing on a table"]
+    probabilities = np.random.default_rng(0).dirichlet(np.full(1000, 0.01), size=4).astype(np.float32)
+    model._probabilities = lambda items, row: probabilities[row]
+    images = model.encode(Items(range(4), [None] * 4, kind="image"))
+    texts = model.encode(sentences)
+
+    def unit(rows):
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    directions = unit(model.sentences.encode(sentences) - model._text_centre)
+    to_classes = np.sort(directions @ unit(model._axes).T)[:, -10:].mean(axis=1)
+    expected = (unit(probabilities @ model._axes) @ directions.T + 1 - to_classes) / 2
+    np.testing.assert_allclose(images @ texts.T, expected, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(np.vstack([images, texts]), axis=1), 1, atol=1e-6)
+
+
+@with_packages
 def test_vectors_do_not_depend_on_company_or_threads():
     images, sentences = photographs()
     one, two = (offline_model.OfflineModel(threads=threads) for threads in (1, 2))
     np.testing.assert_allclose(one.encode(images)[1:2], two.encode(images[1:2]), atol=1e-5)
     np.testing.assert_allclose(one.encode(sentences)[:1], two.encode(sentences[:1]), atol=0.03)  # 8-bit numbers
     assert one.fingerprint == two.fingerprint
-    assert one.encode(images[:0]).shape == (0, 384)
+    assert one.encode(images[:0]).shape == (0, 386)
 
 
 @with_packages
@@ -177,7 +197,7 @@ def test_images_of_any_shape(size):
 
     model = offline_model.OfflineModel(threads=1)
     rows = model.encode(Items(["a"], [Image.new("RGB", size, (200, 30, 30))], kind="image"))
-    assert rows.shape == (1, 384) and np.isfinite(rows).all()
+    assert rows.shape == (1, 386) and np.isfinite(rows).all()
 
 
 @with_packages

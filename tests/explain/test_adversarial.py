@@ -11,7 +11,7 @@ import limner
 from limner.core.errors import LimnerError, UnknownName
 from limner.explain.adversarial import KINDS, attack, attack_all
 from limner.explain.blind_baselines import blind_baseline, ranks, rerank, table
-from limner.explain.colours import FAR, colours_in, css_colours
+from limner.explain.noun_heads import FAR, colours_in, css_colours
 from limner.explain.synonyms import SYNONYMS
 from limner.explain.text_edits import Edit
 from limner.language.wordnet import WordNet

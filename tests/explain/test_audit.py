@@ -17,8 +17,7 @@ from limner.cli import app
 from limner.datasets.trec import read_qrels
 from limner.evaluation.measures import DEFAULT
 from limner.explain.audit import KINDS, audit
-from limner.explain.audit.blind_classifier import threshold
-from limner.explain.audit.chance_levels import reached
+from limner.explain.audit.blind_answers import reached, threshold
 from limner.explain.audit.label_doubts import Fit, fit
 from limner.explain.audit.missing_matches import expected, missed
 from limner.explain.audit.permuted_labels import _beliefs, _scaled, permuted

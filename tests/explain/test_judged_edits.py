@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from limner.explain.adversarial import KINDS, attack
-from limner.explain.colours import colours_in
+from limner.explain.noun_heads import colours_in
 
 FILE = Path(__file__).with_name("judged_edits.csv")
 ROWS = list(csv.DictReader(FILE.open(encoding="utf-8", newline="")))

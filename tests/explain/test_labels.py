@@ -12,8 +12,18 @@ import pytest
 import limner
 from limner.core.errors import LimnerError, UnknownName
 from limner.explain.concepts import Concepts, ImageObject
-from limner.explain.failure_classes import CLASSES, ClaimReader, label, label_all, read_labels, setting_words
-from limner.explain.failure_rules import rates, rules, table, together
+from limner.explain.failure_classes import (
+    CLASSES,
+    ClaimReader,
+    label,
+    label_all,
+    rates,
+    read_labels,
+    rules,
+    setting_words,
+    table,
+    together,
+)
 from limner.explain.failures import Failure
 from limner.language.wordnet import WordNet
 

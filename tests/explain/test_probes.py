@@ -16,8 +16,8 @@ import limner
 from limner import LimnerError
 from limner.cli import app
 from limner.datasets.probe_files import Probe, ProbeCase, read_probe
-from limner.datasets.scenes.dice import Dice
 from limner.datasets.scenes.scene_probes import STREAM, meanings, scenes_probe
+from limner.datasets.scenes.world import Dice
 from limner.explain.probe_results import GROUP, IMAGE, PAIR, TEXT, _chance, probe, value
 from limner.language.bigram import BigramModel
 

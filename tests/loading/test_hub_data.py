@@ -20,9 +20,7 @@ import loopback_hub
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.hub import HubFile, Repository
 from limner.datasets import dataset
-from limner.datasets.hub_layout import hub_layout
-from limner.datasets.hub_repository import HubData
-from limner.datasets.parquet_images import InParquet
+from limner.datasets.hub_repository import HubData, InParquet, hub_layout
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

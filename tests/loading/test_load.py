@@ -180,7 +180,7 @@ def test_the_real_folders(shared_data):
 def test_the_page_lists_every_data_set():
     page = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text(encoding="utf-8")
     assert re.findall(
-        r"^\| `([a-z0-9-]+)` \| [^|]+ \| [^|]+ \|$", page.split("## Your own table")[0], re.MULTILINE
+        r"^\| `([a-z0-9-]+)` \| [^|]+ \| [^|]+ \|$", page.split("## Columns of a table")[0], re.MULTILINE
     ) == list(DATASETS)
 
 

@@ -11,9 +11,8 @@ from typer.testing import CliRunner
 import limner
 from limner.cli import app
 from limner.core.errors import LimnerError
-from limner.datasets.pair_tables import is_pair_file
 from limner.datasets.runs import read_run, run_name
-from limner.datasets.trec import read_qrels
+from limner.datasets.trec import is_pair_file, read_qrels
 
 GRADES = {"q1": {"a": 2, "b": 0}, "q2": {"c": 1}}
 SCORES = {"q1": {"a": 0.1, "b": 0.9}, "q2": {"c": 0.5, "a": 0.5}}

@@ -22,9 +22,9 @@ from PIL import Image, ImageChops
 from limner import datasets
 from limner.core.errors import LimnerError, UnknownName
 from limner.datasets import scenes
-from limner.datasets.scenes.dice import Dice
 from limner.datasets.scenes.drawing import render, sticker
 from limner.datasets.scenes.scene import overlap
+from limner.datasets.scenes.world import Dice
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN_SAID = "664a28685177c3f33e03503f8eba51ccc44ee9a42a539d81c8a6b48fe6cb5102"

@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
 from limner.datasets import scenes
-from limner.datasets.scenes import truth
-from limner.datasets.scenes.dice import Dice
 from limner.datasets.scenes.grammar import sentence
-from limner.datasets.scenes.meaning import exclusive
+from limner.datasets.scenes.meaning import SceneTruth, complete_judgements, exclusive
 from limner.datasets.scenes.scene import Scene, SceneObject
+from limner.datasets.scenes.world import Dice
 
 
 @pytest.fixture(scope="module")
@@ -355,7 +354,7 @@ def drawn_scenes(draw):
 @given(meanings(), st.lists(drawn_scenes(), min_size=1, max_size=4))
 def test_truth_agrees_with_the_oracle_on_anything(meaning, given_scenes):
     expected = [judged_by_oracle(meaning, scene) for scene in given_scenes]
-    assert truth.SceneTruth(given_scenes).of(meaning).tolist() == expected
+    assert SceneTruth(given_scenes).of(meaning).tolist() == expected
     assert [meaning.true_of(scene) for scene in given_scenes] == expected
 
 
@@ -400,7 +399,7 @@ def test_each_of_the_first_is_related_to_each_of_the_second():
     for dogs, expected in ((1, True), (2, False)):
         for pair in ((scenes.Entity("dog", number=dogs), cats), (cats, scenes.Entity("dog", number=dogs))):
             meaning = scenes.Meaning(pair, "next to")
-            judged = truth.SceneTruth([scene]).of(meaning).tolist()
+            judged = SceneTruth([scene]).of(meaning).tolist()
             truths = judged, meaning.true_of(scene), judged_by_oracle(meaning, scene)
             assert truths == ([expected], expected, expected)
 
@@ -419,7 +418,7 @@ def test_meanings_survive_json(meaning):
 
 def test_no_meanings_make_no_judgements():
     images = Ids(["a"], what="image")
-    assert len(truth.complete(images, [scenes.compose(0, 0)], Ids([], what="text"), [])) == 0
+    assert len(complete_judgements(images, [scenes.compose(0, 0)], Ids([], what="text"), [])) == 0
 
 
 # ------------------------------------------------------------------------------------------------------- refusals

@@ -136,7 +136,7 @@ def test_a_folder_where_nothing_opens_is_refused(tmp_path, folder):
 
 def test_an_unchanged_folder_is_searched_without_the_database(folder, monkeypatch):
     from limner.search import search_words
-    from limner.search.photo_snapshot import HEAD, VECTORS, SnapshotStore
+    from limner.search.photo_index import HEAD, VECTORS, SnapshotStore
 
     made, _ = refreshed(folder)
     target = PhotoIndex.of(folder, "mean:Colour")

@@ -302,6 +302,7 @@ finally:
         document = json.loads(done.stdout)
         assert (document["model"], len(document["hits"])) == ("offline", 4)
         [line] = [line for line in done.stderr.splitlines() if line.startswith("limner: model:")]
+        assert done.stdout.count("it knows the 1,000 classes") == 1 and "it knows" not in done.stderr
         assert "offline" in line and "154 MB" in line and done.stderr.endswith(f"{imported}\n"), done.stderr
 
 

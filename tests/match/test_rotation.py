@@ -9,8 +9,7 @@ from limner import Embeddings, Scores
 from limner.scores.base import Best
 from limner.scores.lowprecision import ListRequest, cpu_filter
 from limner.scores.lowprecision.int8_products import suited
-from limner.scores.lowprecision.rotation import Rotation
-from limner.scores.lowprecision.rounding_bounds import Rounded
+from limner.scores.lowprecision.rounding_bounds import Rotation, Rounded
 
 SIZES = [1, 2, 3, 5, 64, 129, 300, 512, 768]
 

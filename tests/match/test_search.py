@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 import limner
 from limner import Embeddings, Items, LimnerError, Scores
 from limner.cli import app
+from limner.encoders.contract import encoded
 from limner.scores.correction import Statistics
 from limner.search import Ann, Index, exact_search, index, open_index
-from limner.search.encode import encoded
 from limner.search.items import read
 
 pytest.importorskip("lancedb")
@@ -603,7 +603,7 @@ def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path, monkeypatch)
             raise KeyboardInterrupt
         return encoded(system, items, **options)
 
-    monkeypatch.setattr("limner.search.encode.encoded", stops)
+    monkeypatch.setattr("limner.search.items.encoded", stops)
     run(*words, status=130)
     assert len(open_index(tmp_path / "i")) == 40
     done = json.loads(run(*words, "--resume").stdout)

@@ -27,7 +27,7 @@ from limner.annotate.store.people import (
 )
 from limner.cli import app as command
 from limner.core.errors import LimnerError, UnknownId
-from limner.web.passwords import RULE, fits, refuse_weak
+from limner.web.accounts import RULE, fits, refuse_weak
 from websites import PASSWORD, browser, words
 
 
@@ -177,7 +177,7 @@ def test_a_lost_password_is_reset_once_by_a_link(team, admin):
 
 
 def test_a_link_that_was_made_up_expired_or_is_for_a_closed_account_is_refused(team, admin):
-    from limner.annotate.store.resets import make_reset
+    from limner.annotate.store.people import make_reset
 
     websites.enrolled(team, "ann", "annotator")
     store, form = team.app.state.site.store, {"annotator": number(team, "ann")}
@@ -306,7 +306,7 @@ def test_the_shell_lists_and_changes(database):
 
 
 def test_the_shell_makes_a_link_that_resets_once(database):
-    from limner.annotate.store.resets import read_reset, use_reset
+    from limner.annotate.store.people import read_reset, use_reset
 
     with open_store(database) as store:
         add_annotator(store, "ada", password_hash="hash")

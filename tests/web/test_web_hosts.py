@@ -384,7 +384,7 @@ def test_an_invitation_and_a_password_are_not_written_to_the_log(team, monkeypat
 
 
 def test_an_error_of_the_database_shows_no_values(team):
-    from limner.annotate._sql import sa
+    from limner.annotate.store.schema import sa
     from limner.core.errors import LimnerError
 
     with pytest.raises((sa.exc.DBAPIError, LimnerError)) as failed, team.app.state.site.store.writing() as connection:

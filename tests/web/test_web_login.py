@@ -11,7 +11,7 @@ import pytest
 
 import attack
 import websites
-from limner.web import passwords
+from limner.web import accounts
 from limner.web.jobs import WorkerPool
 from limner.web.rate_limits import LoginTurns, Throttle
 from websites import PASSWORD, browser
@@ -23,9 +23,9 @@ def quick(request, monkeypatch):
     if request.node.get_closest_marker("long"):
         yield
         return
-    monkeypatch.setattr(passwords, "hasher", lambda: _Quick())
+    monkeypatch.setattr(accounts, "hasher", lambda: _Quick())
     yield
-    passwords._nobody.cache_clear()
+    accounts._nobody.cache_clear()
 
 
 class _Quick:
@@ -121,8 +121,7 @@ def test_one_logs_in_with_the_name_in_any_case_or_form(team, name):
 
 def test_a_new_browser_may_have_to_wait_and_a_link_lets_it_in(team):
     """Guesses from a dozen addresses: as the manual says, a new browser waits, and an admin's link needs no guess."""
-    from limner.annotate.store.people import by_name
-    from limner.annotate.store.resets import make_reset
+    from limner.annotate.store.people import by_name, make_reset
 
     strangers = [browser(team, address=f"203.0.113.{n}") for n in range(12)]
     assert [tried(stranger) for stranger in strangers for _ in range(8)].count(401) == 50

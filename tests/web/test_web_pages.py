@@ -374,8 +374,7 @@ def test_the_effect_of_answers_is_what_evaluate_says_of_the_merged_judgements(tm
     visitor = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=6, replication=1))
     judged(visitor, "one", [4] * 6)
     test_part = websites.world().test
-    from limner.annotate.aggregate import by_majority
-    from limner.annotate.merge import merge
+    from limner.annotate.merge import by_majority, merge
 
     joined = merge(by_majority(answers(visitor.app.state.site.store)), test_part.judgements).judgements
     new = limner.Collection("new", test_part.images, test_part.texts, joined)
@@ -423,8 +422,8 @@ def test_progress_does_not_wait_for_the_answers_to_be_compared(tmp_path, monkeyp
     """With many answers that takes seconds: the page comes without it, and later with what is known so far."""
     import threading
 
-    from limner.annotate import quality
-    from limner.web import people_overview
+    from limner.annotate import overview
+    from limner.web import admin
 
     visitor = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=4))
     may_go, compared = threading.Event(), []
@@ -434,9 +433,9 @@ def test_progress_does_not_wait_for_the_answers_to_be_compared(tmp_path, monkeyp
         compared.append(len(given))
         return real(given, **more)
 
-    real = quality.agreement
-    monkeypatch.setattr(quality, "agreement", slow)
-    monkeypatch.setattr(people_overview, "NOTICED", 0.05)
+    real = overview.agreement
+    monkeypatch.setattr(overview, "agreement", slow)
+    monkeypatch.setattr(admin, "NOTICED", 0.05)
     judged(visitor, "one", [4, 4, 1, 2])
     judged(visitor, "two", [4, 3, 1, 2])
     first = visitor.get("/admin")

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from limner.annotate.aggregate import by_majority
+from limner.annotate.merge import boolean_labels, by_majority
 from limner.annotate.pool import Lists, lists_of, waiting
-from limner.annotate.sampling_frames import needed
-from limner.annotate.scale import relevant
+from limner.annotate.sample import needed
 from limner.annotate.store import Store
 from limner.annotate.store.answers import answers
 from limner.annotate.store.contents import Key, add_pairs
@@ -166,7 +165,7 @@ def unit_values(store: Store, design: Design) -> dict[int, float]:
 
 def human_labels(store: Store) -> dict[Key, bool]:
     """The human label of each pair."""
-    return {(x.image, x.caption): relevant(x.grade) for x in by_majority(answers(store))}
+    return boolean_labels(by_majority(answers(store)))
 
 
 # --- a plan, and a further draw -------------------------------------------------------------------------------------
@@ -246,9 +245,6 @@ def narrow(
     systems: Mapping[str, Lists],
     number: int,
     *,
-    direction: str | None = None,
-    replication: int = 1,
-    seed: int = 0,
     progress: ProgressLike = None,
 ) -> list[Narrowed]:
     """Draws further units of the last design of each direction, and writes the tasks.
@@ -258,16 +254,13 @@ def narrow(
         collection: Its pairs are the given positives.
         systems: The two systems to compare; or one system, to narrow its own intervals.
         number: Number of units to draw, over all directions.
-        direction: "i2t" or "t2i"; every planned direction by default.
-        replication: Number of people who judge each pair.
-        seed: Seed of the random draw.
         progress: Called with (steps done, steps in total): two of each direction.
     """
     if not 1 <= len(systems) <= 2:
         raise LimnerError(f"got {len(systems)} systems: expected two to compare, or one to narrow its own intervals")
     if number < 1:
         raise LimnerError(f"got {number} labels to ask for: expected 1 or more")
-    last = {d.direction: d for d in designs(store) if direction in (None, d.direction)}
+    last = {d.direction: d for d in designs(store)}
     if not last:
         raise LimnerError("the store has no design to add to: run 'limner annotate plan' first")
     each = max(number // len(last), 1)
@@ -277,8 +270,7 @@ def narrow(
         for d in counting(list(last), stages["telling"])
     }
     return [
-        _narrowed(store, collection, last[d], distinguishing[d], each, replication, seed)
-        for d in counting(list(last), stages["drawing"])
+        _narrowed(store, collection, last[d], distinguishing[d], each) for d in counting(list(last), stages["drawing"])
     ]
 
 
@@ -288,16 +280,14 @@ def _narrowed(
     design: Design,
     distinguishing: FloatArray,
     number: int,
-    replication: int,
-    seed: int,
 ) -> Narrowed:
     codes = np.array([u.stratum for u in design.units])
     shares = shares_for(codes, distinguishing, unit_values(store, design))
-    seed_now = seed + len(design.shares)
-    sample = draw(codes, number, shares=shares, before=design.drawn, seed=seed_now)
+    seed = len(design.shares)
+    sample = draw(codes, number, shares=shares, before=design.drawn, seed=seed)
     pairs = zip(sample.units.tolist(), sample.probabilities.tolist(), strict=True)
-    add_phase(store, design.id, pairs, shares=shares.tolist(), seed=seed_now)
-    labels = ask(store, design, collection.judgements, sample.units.tolist(), replication, seed)
+    add_phase(store, design.id, pairs, shares=shares.tolist(), seed=seed)
+    labels = ask(store, design, collection.judgements, sample.units.tolist(), replication=1, seed=0)
     counts = np.bincount(codes[sample.units], minlength=len(shares))
     available = np.bincount(codes, weights=distinguishing, minlength=len(shares)).astype(int)
     return Narrowed(design.direction, tuple(available.tolist()), tuple(counts.tolist()), labels)

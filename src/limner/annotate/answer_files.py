@@ -11,16 +11,13 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
 
-from limner.annotate.aggregate import Label, majority
-from limner.annotate.argilla import is_records, read_records
-from limner.annotate.label_studio import read_tasks
-from limner.annotate.merge import to_judgements
+from limner.annotate.labelling_tools import read_tasks
+from limner.annotate.merge import Label, majority, to_judgements
 from limner.annotate.scale import SCALE, ImportedAnswer, Scale, check_comment, relevant
-from limner.annotate.sheets import sheet_grade
-from limner.annotate.store.answers import Answer
+from limner.annotate.store.answers import Answer, by_pair
 from limner.annotate.store.contents import Key
+from limner.annotate.store.schema import Row
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.files import replacing, replacing_folder, write_text
 from limner.core.judgements import Judgements
@@ -35,6 +32,8 @@ ENDINGS = {
 }  # fmt: skip
 FORMS = ("csv", "jsonl", "qrels", "eccv", "crowd", "label-studio", "argilla")
 COLUMNS = (*(field.name for field in fields(Answer)), "label")
+SHEET = ("image", "caption", "text", "grade", "reasons", "comment", "annotator")
+"""The columns of pairs to be filled in with a spreadsheet and imported again."""
 ECCV_FILES = ("eccv_image_to_caption.json", "eccv_caption_to_image.json")
 
 
@@ -86,10 +85,7 @@ def _numbered(key: str) -> int | str:
 
 def write_crowd(answers: Sequence[Answer], path: str | Path) -> int:
     """Writes Flickr8k's crowd format: image, caption, share of yes, yes, no; yes and weak yes both count as yes."""
-    votes: dict[Key, list[bool]] = {}
-    for answer in answers:
-        if answer.role == "real":
-            votes.setdefault((answer.image, answer.caption), []).append(relevant(answer.grade))
+    votes = {key: [relevant(answer.grade) for answer in listed] for key, listed in by_pair(answers).items()}
     lines = [f"{i}\t{c}\t{sum(v) / len(v)!r}\t{sum(v)}\t{len(v) - sum(v)}\n" for (i, c), v in votes.items()]
     write_text(path, "".join(lines))
     return len(lines)
@@ -125,6 +121,18 @@ def write(
     return len(judgements.grades)
 
 
+def write_sheet(pairs: Iterable[tuple[str, str]], texts: Mapping[str, str], path: str | Path) -> int:
+    """Writes a row for every pair, with empty columns for the answer; returns how many there are."""
+    rows = [{"image": image, "caption": caption, "text": texts[caption]} for image, caption in dict.fromkeys(pairs)]
+    if not rows:
+        raise LimnerError("every pair has its answers: nothing to write")
+    with replacing(path) as draft, draft.open("w", encoding="utf-8-sig", newline="") as file:  # as spreadsheets expect
+        writer = csv.DictWriter(file, SHEET, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(guarded_row(row) for row in rows)
+    return len(rows)
+
+
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
@@ -132,8 +140,7 @@ def read_answers(path: str | Path, *, form: str | None = None, scale: Scale | No
     """Reads answers from a csv or jsonl with at least image, caption and grade; other columns are optional.
 
     A grade is a number from 1 to 4, or its words in the scale; rows without one are left out, as are controls (a column
-    `role` other than "real"). An export of Label Studio or Argilla is read too; `read_tasks` and `read_records` have
-    options for it.
+    `role` other than "real"). An export of Label Studio or Argilla is read too; `read_tasks` has options for it.
 
     Args:
         path: The file.
@@ -159,8 +166,7 @@ def read_filled(
     """
     chosen = form_of(path, form)
     if chosen in ("label-studio", "argilla"):
-        reader = read_records if chosen == "argilla" or is_records(path) else read_tasks
-        return reader(path, scale=scale or SCALE)
+        return read_tasks(path, scale=scale or SCALE)
     if chosen not in ("csv", "jsonl"):
         raise LimnerError(
             f"{path}: the format {chosen} contains labels, not answers; expected csv, jsonl, label-studio or argilla"
@@ -181,7 +187,7 @@ def read_filled(
     return [_imported_answer(row, source, line, scale, annotator) for line, row in filled], left_out
 
 
-def _csv_rows(source: Path) -> Iterator[tuple[int, Mapping[str, object]]]:
+def _csv_rows(source: Path) -> Iterator[tuple[int, Row]]:
     _, head = next(filled_lines(source), (0, ""))
     delimiter = ";" if ";" in head and "," not in head else ","  # spreadsheets of some languages write semicolons
     for at, cells in table(source, delimiter=delimiter):
@@ -189,13 +195,11 @@ def _csv_rows(source: Path) -> Iterator[tuple[int, Mapping[str, object]]]:
         yield at.line or 0, {**row, "reasons": [r for r in (row.get("reasons") or "").split(";") if r]}
 
 
-def _json_rows(source: Path) -> Iterator[tuple[int, Mapping[str, object]]]:
+def _json_rows(source: Path) -> Iterator[tuple[int, Row]]:
     return ((at.line or 0, row) for at, row in json_lines(source))
 
 
-def _imported_answer(
-    row: Mapping[str, Any], source: Path, line: int, scale: Scale | None, annotator: str
-) -> ImportedAnswer:
+def _imported_answer(row: Row, source: Path, line: int, scale: Scale | None, annotator: str) -> ImportedAnswer:
     missing = [name for name in ("image", "caption", "grade") if row.get(name) in (None, "")]
     if missing:
         raise LimnerError(f"{source}, line {line}: no {missing[0]}; expected image, caption, grade, and annotator")
@@ -209,6 +213,24 @@ def _imported_answer(
         raise LimnerError(f"{source}, line {line}: {error}") from error
     person = str(row.get("annotator") or annotator)
     return ImportedAnswer(person, str(row["image"]), str(row["caption"]), grade, reasons, milliseconds, comment)
+
+
+def sheet_grade(cell: object, scale: Scale) -> int:
+    """The grade in a cell: its value, or its words in the scale.
+
+    >>> from limner.annotate.scale import SCALE
+    >>> sheet_grade("4.0", SCALE), sheet_grade("Mostly no", SCALE)
+    (4, 2)
+    """
+    text = str(cell).strip()
+    words = {grade.label.casefold(): grade.value for grade in scale.grades}
+    if text.casefold() in words:
+        return words[text.casefold()]
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.5
+    return scale.check_grade(int(number) if number.is_integer() else text)
 
 
 def read_judgements(path: str | Path, *, form: str | None = None) -> Judgements:

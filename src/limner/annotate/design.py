@@ -1,6 +1,6 @@
 """Sampling designs: which pairs to label, with which probabilities, and how many labels an interval needs.
 
-A study has one direction, some systems and some measures. Its units (`limner.annotate.sampling_frames`) are divided
+A study has one direction, some systems and some measures. Its units (`limner.annotate.sample`) are divided
 into strata: top-ranked pairs are separate from deeper ones, and both are divided by the judge's scores
 (`limner.annotate.allocation.strata_for` gives the number of strata). A few strata are enough, since the estimate also
 uses the judge's scores within each stratum as far as they help, and few strata cost little if the judge is useless.
@@ -32,9 +32,8 @@ from limner.annotate.allocation import (
     strata_for,
     unit_values,
 )
-from limner.annotate.plan_inputs import keep_study
 from limner.annotate.pool import Lists, lists_of
-from limner.annotate.sampling_frames import SamplingFrame, frame, needed, unit_of
+from limner.annotate.sample import SamplingFrame, frame, keep_study, needed, unit_of
 from limner.annotate.store import Store
 from limner.annotate.store.contents import Key
 from limner.annotate.store.designs import LEVEL, Design, Unit, add_design, add_phase, designs, fill_units

@@ -27,13 +27,23 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from limner.annotate.judge_prompts import ALTERNATIVES, NoAnswer, Prompt, Reply, WrongForm, read_reply, user_message
+from limner.annotate.judge_prompts import (
+    ALTERNATIVES,
+    NoAnswer,
+    NoPicture,
+    Prompt,
+    Reply,
+    WrongForm,
+    read_reply,
+    user_message,
+)
 from limner.annotate.reply_cache import ReplyCache, content_key
-from limner.annotate.request_pace import Pace, retry_after
+from limner.annotate.request_pace import RequestPace, retry_after
 from limner.annotate.store.contents import Key
 from limner.core.arrays import FloatArray
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError
+from limner.core.images import Unreadable
 
 KEY = "LIMNER_JUDGE_KEY"
 """The default environment variable for the key."""
@@ -54,6 +64,7 @@ class Spent:
         failed: Pairs without an answer.
         cached: Pairs whose answer was in the cache.
         without_probabilities: Answers without the requested probabilities of tokens.
+        busy_seconds: Time from asking to having the scores, with all attempts and pauses, summed over requests.
     """
 
     requests: int = 0
@@ -62,6 +73,7 @@ class Spent:
     failed: int = 0
     cached: int = 0
     without_probabilities: int = 0
+    busy_seconds: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
@@ -69,7 +81,7 @@ class Spent:
         """All tokens."""
         return self.input_tokens + self.output_tokens
 
-    def add(self, **counts: int) -> None:
+    def add(self, **counts: float) -> None:
         """Adds counts; threads may share it."""
         with self._lock:
             for name, count in counts.items():
@@ -143,7 +155,7 @@ class EndpointJudge:
             raise LimnerError("a budget without a price: expected the price of a million tokens too")
         if self.logprobs and not self.prompt.scores:
             raise LimnerError("logprobs with a prompt that asks for a probability: use the prompt 'grades' or 'yes'")
-        self._pace = Pace(self.per_minute, clock=self.clock, sleep=self.sleep)
+        self._pace = RequestPace(self.per_minute, clock=self.clock, sleep=self.sleep)
         self._images = _ScaledImages(self.collection.images)
         self._opener = urllib.request.build_opener(_NoRedirect)
 
@@ -185,19 +197,25 @@ class EndpointJudge:
         """The scores of pairs that share an image or a caption, from the cache or from one request.
 
         If the model does not answer several pairs in the expected form, each is asked alone; pairs that are still not
-        answered are missing.
+        answered are missing, and so are those whose image cannot be read.
         """
-        keys = {pair: self._content_key(pair) for pair in pairs} if self.cache else {}
+        readable = [pair for pair in pairs if self._images.is_readable(pair[0])]
+        if not readable:
+            raise NoPicture(f"image {pairs[0][0]!r} cannot be read")
+        keys = {pair: self._content_key(pair) for pair in readable} if self.cache else {}
         cached = {pair: self.cache.get(key) for pair, key in keys.items()} if self.cache else {}
         scores = {pair: score for pair, score in cached.items() if score is not None}
         self.spent.add(cached=len(scores))
-        unanswered = [pair for pair in pairs if pair not in scores]
+        unanswered = [pair for pair in readable if pair not in scores]
         if not unanswered:
             return scores
+        began = self.clock()
         try:
             new_scores = self._scores_of(unanswered)
         except WrongForm:
             new_scores = self._one_by_one(unanswered)
+        finally:
+            self.spent.add(busy_seconds=self.clock() - began)
         if self.cache:
             self.cache.put({keys[pair]: score for pair, score in new_scores.items()})
         return scores | new_scores
@@ -230,7 +248,7 @@ class EndpointJudge:
             except _Later as error:
                 reason = str(error)
                 if error.is_refusal:
-                    self._pace.slow_down(error.seconds)
+                    self._pace.count_refusal(error.seconds)
             except WrongForm as error:
                 if len(pairs) > 1:
                     raise
@@ -238,7 +256,7 @@ class EndpointJudge:
             except NoAnswer as error:
                 reason = str(error)
             else:
-                self._pace.speed_up()
+                self._pace.count_answer()
                 return dict(zip(pairs, scores, strict=True))
         self.spent.add(failed=len(pairs))
         image, caption = pairs[0]
@@ -332,6 +350,14 @@ class _ScaledImages:
     def digest(self, key: str) -> str:
         """The hash of the bytes that are sent."""
         return self._scaled(key)[1]
+
+    def is_readable(self, key: str) -> bool:
+        """Whether an image can be decoded."""
+        try:
+            self._scaled(key)
+        except Unreadable:
+            return False
+        return True
 
     def _scaled(self, key: str) -> tuple[str, str]:
         with self._lock:

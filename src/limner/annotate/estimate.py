@@ -11,17 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from limner.annotate import levels
-from limner.annotate.estimate_notes import left_out_note, notes_of, over_all
+from limner.annotate.estimate_notes import (
+    LabelQuality,
+    agreement_words,
+    left_out_note,
+    notes_of,
+    over_all,
+    people_agree,
+    quality,
+)
 from limner.annotate.judge_report import design_warnings
-from limner.annotate.label_quality import LabelQuality, quality
-from limner.annotate.reliability import agreement_words, people_agree
-from limner.annotate.sample import Sample, read_sample
-from limner.annotate.sampling_frames import needed, values
+from limner.annotate.sample import Sample, needed, read_sample, values
 from limner.annotate.store import Store
 from limner.annotate.store.answers import answers
 from limner.annotate.store.contents import Key
@@ -32,7 +36,10 @@ from limner.core.errors import LimnerError
 from limner.core.ranking import Ranking
 from limner.evaluation.label_estimates import Estimated
 from limner.evaluation.measures import Measure
+from limner.scores import Scores
 from limner.stats import Estimate, chained_means, sequential, stratified
+
+Source = Scores | Ranking
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ class _Sought:
 
 def estimates(
     store: Store,
-    sources: Mapping[str, object],
+    sources: Mapping[str, Source],
     collection: Collection,
     measures: Sequence[Measure] | None = None,
     *,
@@ -150,8 +157,8 @@ def estimates(
 
 def difference(
     store: Store,
-    one: object,
-    rival: object,
+    one: Source,
+    rival: Source,
     collection: Collection,
     measure: str | Measure,
     *,
@@ -185,22 +192,21 @@ def difference(
     return _solved(sample, _sought(sample, _lists(one, depth), chosen, _lists(rival, depth)), mode, level)
 
 
-def label_quality(store: Store, collection: Collection, *, direction: str, level: float = 0.95) -> LabelQuality:
+def label_quality(store: Store, collection: Collection, *, direction: str) -> LabelQuality:
     """Precision and recall of the given pairs, from people's answers.
 
     Args:
         store: With answers; recall needs answers to a design of levels in this direction.
         collection: The collection with the given pairs.
         direction: "i2t" or "t2i".
-        level: Coverage of the intervals.
     """
     collected = answers(store)
     sample = read_sample(store, collection, direction, collected)
     design, units, labels = (sample.design, sample.units, sample.said) if sample else (None, (), {})
-    return quality(collected, collection, design, units, labels, level)
+    return quality(collected, collection, design, units, labels, 0.95)
 
 
-def _lists(source: Any, depth: int) -> Ranking:
+def _lists(source: Source, depth: int) -> Ranking:
     ranking: Ranking = source.top(depth)
     if ranking.depth < depth and isinstance(source, Ranking) and ranking.depth < (ranking.n_candidates or depth):
         raise LimnerError(f"the lists have {ranking.depth} ranks, the design needs {depth}: use deeper rankings")
@@ -223,7 +229,7 @@ def _counted(sample: Sample, ranking: Ranking, *, left_out: bool = False) -> Boo
     return np.asarray(levels.has_positive(ranking.queries, sample.known) != left_out)
 
 
-def _left_out(sample: Sample, source: Any, measures: Sequence[Measure], mode: str, level: float) -> list[str]:
+def _left_out(sample: Sample, source: Source, measures: Sequence[Measure], mode: str, level: float) -> list[str]:
     """A note on the queries without a given match, if there are any."""
     if sample.design.unit == LEVEL:
         return left_out_note(sample, (len(sample.known.queries) - sample.left_out, sample.left_out))
@@ -249,7 +255,7 @@ def _left_out(sample: Sample, source: Any, measures: Sequence[Measure], mode: st
     return left_out_note(sample, sizes, with_match, deepest.k or 1, ranges, level)
 
 
-def _by_levels(sample: Sample, source: object, measures: Sequence[Measure], mode: str, level: float) -> list[Estimated]:
+def _by_levels(sample: Sample, source: Source, measures: Sequence[Measure], mode: str, level: float) -> list[Estimated]:
     """Estimates of the measures from a design of levels."""
     estimated = []
     for measure, (start, steps) in _steps(sample, source, measures).items():
@@ -259,7 +265,7 @@ def _by_levels(sample: Sample, source: object, measures: Sequence[Measure], mode
     return estimated
 
 
-def _steps(sample: Sample, source: Any, measures: Sequence[Measure]) -> dict[Measure, tuple[float, levels.Steps]]:
+def _steps(sample: Sample, source: Source, measures: Sequence[Measure]) -> dict[Measure, tuple[float, levels.Steps]]:
     """Each measure under the given positives, and of each labelled unit's query without and with its labels."""
     judgements = levels.with_positives(sample.known)
     starts = levels.given_values(source, judgements, measures)
@@ -368,7 +374,17 @@ def _solved(sample: Sample, sought: _Sought, mode: str, level: float) -> Estimat
     matter = np.array(sorted(sought.values), dtype=np.int64)
     answered = [n for n in sample.units if n in sought.values]
     if not len(matter):
-        exact = Estimate(sought.shift, sought.shift, sought.shift, level, 0.0, 0, 0, float("nan"), _mode(mode))
+        exact = Estimate(
+            sought.shift,
+            sought.shift,
+            sought.shift,
+            level,
+            0.0,
+            0,
+            0,
+            float("nan"),
+            "fixed" if mode == "fixed" else "anytime",
+        )
         return _beyond(exact, sought)
     if not answered:
         raise LimnerError("no answers yet to the pairs that this measure needs: label some of the drawn pairs first")
@@ -379,10 +395,6 @@ def _solved(sample: Sample, sought: _Sought, mode: str, level: float) -> Estimat
     else:
         estimate = _anytime(sample, sought, codes, sizes, predicted, level)
     return _beyond(estimate.scaled(sought.scale, sought.shift), sought)
-
-
-def _mode(mode: str) -> Any:
-    return mode
 
 
 def _predicted(sample: Sample, sought: _Sought, matter: IntArray, codes: IntArray) -> Predicted | None:
@@ -397,11 +409,15 @@ def _fixed(
 ) -> Estimate:
     """The fixed estimate over the non-empty strata; predictions are used as far as they help."""
     nonempty = np.flatnonzero(sizes > 0)
-    options: dict[str, Any] = {"bounds": sought.bounds, "level": level}
-    if predicted is not None:
-        options |= {"predictions": predicted.columns[answered], "expected": predicted.means[nonempty], "tuned": True}
     return stratified(
-        [sought.values[n] for n in answered], np.searchsorted(nonempty, codes[answered]), sizes[nonempty], **options
+        [sought.values[n] for n in answered],
+        np.searchsorted(nonempty, codes[answered]),
+        sizes[nonempty],
+        predictions=None if predicted is None else predicted.columns[answered],
+        expected=None if predicted is None else predicted.means[nonempty],
+        tuned=predicted is not None,
+        bounds=sought.bounds,
+        level=level,
     )
 
 
@@ -410,9 +426,6 @@ def _anytime(
 ) -> Estimate:
     design, units = sample.design, list(sample.units)
     certain = [design.units[n].probability == 1.0 for n in units]
-    options: dict[str, Any] = {} if predicted is None else {
-        "predictions": predicted.columns[units], "expected": predicted.means, "corners": predicted.corners
-    }  # fmt: skip
     return sequential(
         [sought.values.get(n, 0.0) for n in units],
         codes[units],
@@ -423,7 +436,9 @@ def _anytime(
         member=[n in sought.values for n in units],
         bounds=sought.bounds,
         level=level,
-        **options,
+        predictions=None if predicted is None else predicted.columns[units],
+        expected=None if predicted is None else predicted.means,
+        corners=None if predicted is None else predicted.corners,
     )
 
 

@@ -7,25 +7,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from limner.annotate._sql import inserted, sa
-from limner.annotate.aggregate import METHODS, aggregate, majority
-from limner.annotate.answer_files import FORMS, form_of, write
-from limner.annotate.argilla import write_records
+from limner.annotate.answer_files import FORMS, form_of, write, write_sheet
 from limner.annotate.failure_study import failure_answers, labelled
-from limner.annotate.guideline import newest
-from limner.annotate.label_studio import IMAGE_URL, tasks, write_tasks
-from limner.annotate.merge import to_judgements
+from limner.annotate.guideline import newest, refuse_changed, scale_of
+from limner.annotate.labelling_tools import IMAGE_URL, tasks, write_records, write_tasks
+from limner.annotate.merge import METHODS, aggregate, majority, to_judgements
 from limner.annotate.scale import ImportedAnswer, Scale
-from limner.annotate.sheets import open_pairs, write_sheet
 from limner.annotate.store import Store
-from limner.annotate.store.answers import Answer, answers
-from limner.annotate.store.contents import Key, pair_numbers
+from limner.annotate.store.answers import Answer, answers, by_pair
+from limner.annotate.store.contents import Key, caption_texts, pair_numbers
 from limner.annotate.store.contents import pairs as stored_pairs
 from limner.annotate.store.people import annotator_ids
-from limner.annotate.store.scales import refuse_changed, scale_of
-from limner.annotate.store.schema import assignment, caption, judgement, task, task_item
+from limner.annotate.store.reservations import taken_out
+from limner.annotate.store.schema import Row, assignment, caption, image, inserted, judgement, sa, task, task_item
+from limner.annotate.store.schema import pair as pair_table
 from limner.annotate.store.tasks import settle, state_of
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.judgements import Judgements
@@ -69,7 +65,7 @@ def export(
     if chosen == "label-studio":
         pooled = [(p.image, p.caption) for p in stored_pairs(store) if p.origin != "control"]
         real_answers = [answer for answer in collected if answer.role == "real"]
-        texts, scale = _texts(store), scale_of(store)
+        texts, scale = caption_texts(store), scale_of(store)
         return write_tasks(
             tasks(pooled, texts, answers=real_answers, image_url=image_url, scale=scale), path, scale=scale
         )
@@ -85,7 +81,7 @@ def _export_pairs(store: Store, path: str | Path, form: str, image_url: str, *, 
     if form not in ("csv", "label-studio", "argilla"):
         raise LimnerError(f"pairs that need answers are written as csv, label-studio or argilla, not as {form}")
     pooled = [(p.image, p.caption) for p in stored_pairs(store) if p.origin != "control"]
-    chosen, texts = open_pairs(store) if only_open else pooled, _texts(store)
+    chosen, texts = open_pairs(store) if only_open else pooled, caption_texts(store)
     if form == "csv":
         return write_sheet(chosen, texts, path)
     if form == "argilla":
@@ -94,8 +90,27 @@ def _export_pairs(store: Store, path: str | Path, form: str, image_url: str, *, 
     return write_tasks(tasks(chosen, texts, image_url=image_url, scale=scale), path, scale=scale)
 
 
-def _texts(store: Store) -> dict[str, str]:
-    return {row["key"]: row["text"] for row in store.rows(sa.select(caption.c.key, caption.c.text))}
+def open_pairs(store: Store) -> list[Key]:
+    """The pairs with fewer answers than their task asks for, or than one if they are in no task, in order.
+
+    Excluded pairs and answers do not count.
+    """
+    needs = sa.func.coalesce(sa.func.max(task.c.replication), 1)
+    barred = taken_out(pair=pair_table.c.id, image=pair_table.c.image_id, caption=pair_table.c.caption_id)
+    query = (
+        sa.select(image.c.key.label("image"), caption.c.key.label("caption"), needs.label("needs"))
+        .select_from(pair_table)
+        .join(image)
+        .join(caption)
+        .outerjoin(task_item, sa.and_(task_item.c.pair_id == pair_table.c.id, task_item.c.role == "real"))
+        .outerjoin(task, task.c.id == task_item.c.task_id)
+        .where(pair_table.c.origin != "control", sa.not_(barred))
+        .group_by(pair_table.c.id, image.c.key, caption.c.key)
+        .order_by(pair_table.c.id)
+    )
+    counts = Counter((a.image, a.caption) for a in answers(store) if a.role == "real")
+    rows = store.rows(query)
+    return [key for row in rows if counts[key := (row["image"], row["caption"])] < row["needs"]]
 
 
 def judgements(store: Store, *, method: str = "majority", name: str = "annotated") -> Judgements:
@@ -196,7 +211,7 @@ def _into_task(
         if (person := source.people[name]) not in assignment_ids:
             values = {"task_id": number, "annotator_id": person, "leased": timestamp, "expires": timestamp}
             assignment_ids[person] = inserted(connection, assignment, **values)
-    rows: list[dict[str, Any]] = [
+    rows: list[Row] = [
         {
             "assignment_id": assignment_ids[source.people[name]], "item_id": item, "revision": revision,
             "client_key": f"import:{source.key}:{item}:{name}",
@@ -237,13 +252,10 @@ def failure_labels(store: Store, failures: Iterable[Failure]) -> dict[str, froze
     that nobody judged, or with no class, are left out. The format is that of
     `limner.explain.failure_classes.read_labels`.
     """
-    by_pair: dict[Key, list[Answer]] = {}
-    for answer in answers(store):
-        if answer.role == "real":
-            by_pair.setdefault((answer.image, answer.caption), []).append(answer)
+    answers_of = by_pair(answers(store))
     texts: dict[str, list[str]] = {}
-    for row in store.rows(sa.select(caption.c.key, caption.c.text)):
-        texts.setdefault(row["text"], []).append(row["key"])
+    for key, text in caption_texts(store).items():
+        texts.setdefault(text, []).append(key)
     labels, scale = {}, scale_of(store)
     failed = list(failures)
     failed_pairs = {(failure.query, failure.returned) for failure in failed}
@@ -253,7 +265,7 @@ def failure_labels(store: Store, failures: Iterable[Failure]) -> dict[str, froze
             labels[failure.query] = judged[failure.query]
             continue
         keys = [(failure.returned, failure.query)] if failure.by_text else _of_text(failure, texts)
-        pair_answers = next((by_pair[key] for key in keys if key in by_pair), [])
+        pair_answers = next((answers_of[key] for key in keys if key in answers_of), [])
         if pair_answers and (classes := _classes(pair_answers, scale)):
             labels[failure.query] = classes
     return labels

@@ -21,8 +21,7 @@ from limner.annotate.store.studies import study_progress as progress_of
 from limner.annotate.study_results import ResultTable, StudyResults, ends, percent, percents
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.explain.failure_classes import ALTERNATIVE, CLASSES
-from limner.explain.failure_rules import Rule, rules
+from limner.explain.failure_classes import ALTERNATIVE, CLASSES, Rule, rules
 from limner.explain.failures import Failure
 from limner.language.word_overlap import content_words
 from limner.stats import Interval, mean_interval

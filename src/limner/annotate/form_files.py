@@ -113,7 +113,7 @@ def _shown_field(row: Mapping[str, object]) -> ShownField:
 
 def _part(row: Mapping[str, object]) -> AnswerPart:
     name, kind = _name(row), _choice(row, "kind", PART_KINDS)
-    options = tuple(_option(each, kind) for each in _rows(row, "options", _OPTION))
+    options = tuple(_option(each) for each in _rows(row, "options", _OPTION))
     if len(options) > MOST_OPTIONS:
         raise LimnerError(f"{name!r} has {len(options)} options: expected at most {MOST_OPTIONS}")
     source = _words(row, "options_from", _LABEL)
@@ -130,13 +130,17 @@ def _part(row: Mapping[str, object]) -> AnswerPart:
     return AnswerPart(name, kind, label, noun, options, source, min_marked, alone, low, high)
 
 
-def _option(row: Mapping[str, object], kind: str) -> AnswerOption:
-    name, label, key = row.get("name"), _words(row, "label", _QUESTION, needed=True), row.get("key", "")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise LimnerError(f"name {name!r:.60} of {label!r}: give one of 1 to 40 small letters, digits and -")
+def _option(row: Mapping[str, object]) -> AnswerOption:
+    label, key = _words(row, "label", _QUESTION, needed=True), row.get("key", "")
     if not isinstance(key, str) or not re.fullmatch("[a-z0-9]?", key):
         raise LimnerError(f"key {key!r:.20} of {label!r}: expected one small letter or digit")
-    return AnswerOption(name, label, key)
+    return AnswerOption(_stored_name(row.get("name"), label), label, key)
+
+
+def _stored_name(name: object, label: str) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise LimnerError(f"name {name!r:.60} of {label!r}: give one of 1 to 40 small letters, digits and -")
+    return name
 
 
 def _refuse_unfit(form: StudyForm) -> None:
@@ -149,11 +153,7 @@ def _refuse_unfit(form: StudyForm) -> None:
     for part in form.parts:
         if part.options_from and part.options_from in names and part.options_from not in lists:
             raise LimnerError(f"options_from {part.options_from!r}: expected the name of a list")
-    used: dict[str, str] = {}
-    for option in (option for part in form.parts for option in part.options if option.key):
-        if option.key in used:
-            raise LimnerError(f"{used[option.key]!r} and {option.label!r} have the same key {option.key!r}")
-        used[option.key] = option.label
+    _refuse_shared_keys(option for part in form.parts for option in part.options if option.key)
 
 
 # --- grades and reasons -------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def parse_scale(text: str, *, source: str = "the scale", form: str = "toml") -> 
             raise LimnerError(f"guideline is {rules!r:.40}: expected text, one rule in each line")
         reasons = _reasons(table) if "reasons" in table else SCALE.reasons
         grades = _grades(table, bool(reasons)) if "grades" in table else _usual_grades(bool(reasons))
-        _refuse_shared_keys(grades, reasons)
+        _refuse_shared_keys([*grades, *reasons])
     except LimnerError as error:
         raise LimnerError(f"{source}: {error}; {_HINT}") from None
     return Scale(grades, reasons, question), rules
@@ -310,13 +310,11 @@ def _reasons(table: Mapping[str, object]) -> tuple[Reason, ...]:
 def _reason(row: Mapping[str, object]) -> Reason:
     label = _words(row, "label", _LABEL, needed=True)
     name = row.get("name") or re.sub(r"[^a-z0-9]+", "-", label.lower())[:40].strip("-")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise LimnerError(f"name {name!r:.60} of {label!r}: give one of 1 to 40 small letters, digits and -")
     failure = row.get("failure", "")
     if failure not in ("", *CLASSES) or failure == ALTERNATIVE:
         allowed = ", ".join(each for each in CLASSES if each != ALTERNATIVE)
         raise LimnerError(f"failure {failure!r:.40} of {label!r}: expected one of {allowed}")
-    return Reason(name, label, _key(row, "[a-z]"), _words(row, "group", _LABEL), failure)
+    return Reason(_stored_name(name, label), label, _key(row, "[a-z]"), _words(row, "group", _LABEL), failure)
 
 
 def _refuse_repeated(values: Iterable[str], words: str) -> None:
@@ -327,12 +325,12 @@ def _refuse_repeated(values: Iterable[str], words: str) -> None:
         previous.add(value)
 
 
-def _refuse_shared_keys(grades: Iterable[Grade], reasons: Iterable[Reason]) -> None:
+def _refuse_shared_keys(options: Iterable[AnswerOption | Grade | Reason]) -> None:
     used: dict[str, str] = {}
-    for key, label in [*((each.key, each.label) for each in grades), *((each.key, each.label) for each in reasons)]:
-        if key in used:
-            raise LimnerError(f"{used[key]!r} and {label!r} have the same key {key!r}")
-        used[key] = label
+    for each in options:
+        if each.key in used:
+            raise LimnerError(f"{used[each.key]!r} and {each.label!r} have the same key {each.key!r}")
+        used[each.key] = each.label
 
 
 def as_toml(scale: Scale, *, guideline: str = "") -> str:

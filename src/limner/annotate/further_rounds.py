@@ -21,9 +21,7 @@ from itertools import chain, zip_longest
 
 import numpy as np
 
-from limner.annotate.aggregate import Label
 from limner.annotate.pool import Lists, lists_of
-from limner.annotate.scale import relevant
 from limner.annotate.store.contents import Key
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.collection import Collection, Items
@@ -328,11 +326,6 @@ def _as_chosen(before: Candidates, candidates: Candidates, chosen: Sequence[Key]
     features[[row[pair] for pair in existing]] = candidates.said[[current[pair] for pair in existing]]
     added = candidates.said[[current[pair] for pair in new]]
     return replace(before, pairs=(*before.pairs, *new), said=np.concatenate([features, added]))
-
-
-def boolean_labels(labels: Sequence[Label]) -> dict[Key, bool]:
-    """Labels as booleans."""
-    return {(x.image, x.caption): relevant(x.grade) for x in labels}
 
 
 def trained_again(

@@ -1,18 +1,21 @@
-"""The guideline of the pair form: what annotators read before they judge, with examples.
+"""The guideline of the pair form, which annotators read before they judge, and the scale that a store keeps.
 
-A change of the wording is a new version. Old versions are kept, and every answer stores the version that was read.
+A change of the wording is a new version. Old versions are kept, and every answer stores the version that was read. The
+scale is the built-in one, or the store's own grades and reasons, fixed before the first answer.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import count, takewhile
 
-from limner.annotate.scale import GUIDELINE, Scale
-from limner.annotate.store import Store
-from limner.annotate.store.scales import keep_scale, scale_of
+from limner.annotate.scale import GUIDELINE, SCALE, Grade, Reason, Scale
+from limner.annotate.store import Store, alone
+from limner.annotate.store.schema import Row, judgement, sa, setting
 from limner.core.errors import LimnerError
+from limner.core.errors import count as count_words
 
 TEXT = """\
 Read the caption, look at the image, and decide whether the caption describes it.
@@ -27,14 +30,7 @@ MOST_TEXT, MOST_EXAMPLES = 20_000, 50
 
 @dataclass(frozen=True)
 class GuidelineExample:
-    """A pair with the grade it should get.
-
-    Args:
-        image: Id of the image.
-        text: The caption.
-        grade: The right grade.
-        why: The reason, in one sentence.
-    """
+    """A pair with the grade it should get."""
 
     image: str
     text: str
@@ -140,3 +136,50 @@ def default_guideline(scale: Scale) -> str:
     meanings = [f"{grade.label}: {grade.meaning}" for grade in scale.grades if grade.meaning]
     advice = "Judge what is there, not how well it is written. Zoom in before you say that something is missing."
     return "\n".join([f"Read the caption, look at the image, and answer: {scale.question}", *meanings, advice])
+
+
+_NAME = "scale"
+# Built once, since building a query takes as long as running it.
+_ANY_ANSWER = sa.select(judgement.c.id).limit(1)
+_KEPT = sa.select(setting.c.value).where(setting.c.name == _NAME)
+
+
+def scale_of(store: Store) -> Scale:
+    """The grades and reasons of a store."""
+    return _scale(store.setting(_NAME))
+
+
+def _scale(stored: Row | None) -> Scale:
+    """A scale from its stored form; the built-in one if nothing is stored."""
+    if stored is None:
+        return SCALE
+    grades = tuple(Grade(**each) for each in stored["grades"])
+    return Scale(grades, tuple(Reason(**each) for each in stored["reasons"]), stored["question"])
+
+
+def refuse_changed(store: Store, connection: sa.Connection, scale: Scale) -> None:
+    """Refuses answers that were checked against a scale which the store no longer has.
+
+    Only a store without answers can get another scale, so only the first answer has to exclude that.
+    """
+    if connection.scalar(_ANY_ANSWER) is None:
+        alone(store, connection)
+    value = connection.scalar(_KEPT)
+    if _scale(None if value is None else json.loads(value)) != scale:
+        raise LimnerError("the grades were changed meanwhile: load the page again, and answer with the new ones")
+
+
+def keep_scale(store: Store, scale: Scale) -> None:
+    """Stores a scale; refused if there are answers under another one, because their meaning would change."""
+    if scale == scale_of(store):
+        return
+    with store.writing() as connection:
+        alone(store, connection)
+        n_answers = connection.scalar(sa.select(sa.func.count()).select_from(judgement)) or 0
+        if n_answers:
+            raise LimnerError(
+                f"the store has {count_words(n_answers, 'answer')} under its present grades, which stay: use "
+                "a new store"
+            )
+        connection.execute(sa.delete(setting).where(setting.c.name == _NAME))
+        connection.execute(sa.insert(setting).values(name=_NAME, value=json.dumps(asdict(scale))))

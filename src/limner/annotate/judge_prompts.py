@@ -34,6 +34,10 @@ class NoAnswer(LimnerError):
     """The endpoint did not return a score for a pair."""
 
 
+class NoPicture(NoAnswer):
+    """The image of a pair cannot be read, so the pair is not asked."""
+
+
 class WrongForm(NoAnswer):
     """The answer has another form than the prompt asks for."""
 

@@ -16,9 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from limner.annotate.plan_inputs import kept_study
-from limner.annotate.sample import Sample, read_sample
-from limner.annotate.sampling_frames import needed
+from limner.annotate.sample import Sample, kept_study, needed, read_sample
 from limner.annotate.store import Store
 from limner.annotate.store.contents import Key
 from limner.annotate.store.designs import LEVEL, judge_names, machine_answers

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from limner.annotate.judge_prompts import NoAnswer
+from limner.annotate.judge_prompts import NoAnswer, NoPicture
 from limner.annotate.store import Store
 from limner.annotate.store.contents import Key
 from limner.annotate.store.designs import add_machine_answers, machine_answers
@@ -34,12 +34,14 @@ class Outcome:
         scores: The scores of the answered ones.
         reason: Why the others have no answer.
         error: An error that ends the run.
+        is_unreadable: Whether the image is at fault, and not the judge.
     """
 
     pairs: Sequence[Key]
     scores: Mapping[Key, float] = field(default_factory=dict)
     reason: str = ""
     error: BaseException | None = None
+    is_unreadable: bool = False
 
 
 def ask_all(
@@ -118,7 +120,7 @@ class _Tally:
         for each in outcomes:
             missing = len(each.pairs) - len(each.scores) if each.error is None else 0
             self.failed += missing
-            self.in_a_row = 0 if each.scores else self.in_a_row + missing
+            self.in_a_row = 0 if each.scores else self.in_a_row + missing * (not each.is_unreadable)
             self.why = each.reason or self.why
 
 
@@ -147,7 +149,7 @@ def forecast(judge: Any, sample: Mapping[str, Any], pairs: int) -> str:
     if not sample["requests"]:
         return f"{pairs:,} further pairs: at most {requests:,} requests"
     share = requests / sample["requests"]
-    seconds = sample["seconds"] * share * min(sample["requests"] / judge.concurrency, 1.0)
+    seconds = sample["busy_seconds"] * share / judge.concurrency
     cost = f", cost {sample['cost'] * share:.3g}" if "cost" in sample else ""
     return (
         f"{pairs:,} further pairs: about {requests:,} requests, {max(seconds, 1):,.0f} s, "
@@ -167,7 +169,7 @@ def _counts(judge: object) -> dict[str, float]:
     spent, cost = getattr(judge, "spent", None), getattr(judge, "cost", None)
     if spent is None:
         return {}
-    names = ("requests", "tokens", "cached", "without_probabilities")
+    names = ("requests", "tokens", "cached", "without_probabilities", "busy_seconds")
     return {name: getattr(spent, name) for name in names} | ({} if cost is None else {"cost": cost})
 
 
@@ -204,7 +206,7 @@ def _outcome(judge: Any, pairs: Sequence[Key]) -> Outcome:
     try:
         scores = judge.ask_together(pairs) if hasattr(judge, "ask_together") else {pairs[0]: judge.ask(pairs[0])}
     except NoAnswer as error:
-        return Outcome(pairs, reason=str(error))
+        return Outcome(pairs, reason=str(error), is_unreadable=isinstance(error, NoPicture))
     except Exception as error:
         return Outcome(pairs, error=error)
     return Outcome(pairs, scores, "" if len(scores) == len(pairs) else "no answer to some pairs of a request")

@@ -1,4 +1,4 @@
-"""An overview for the study lead while people judge: disagreements, pace, and remaining work."""
+"""An overview for the study lead while people judge: people, agreement, disagreements, pace, and remaining work."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from statistics import median, pvariance
 
+from limner.annotate.quality import Agreement, Doubtful, Record, agreement, annotator_table, review_queue
 from limner.annotate.scale import relevant
-from limner.annotate.store.answers import Answer
+from limner.annotate.store import Store
+from limner.annotate.store.answers import Answer, answers, by_pair
+from limner.annotate.store.tasks import progress
 
 DAY = 86_400_000
 DAYS = 14
@@ -40,13 +43,8 @@ class Disagreement:
 
 def disagreements(answers: Sequence[Answer]) -> list[Disagreement]:
     """Pairs with different grades, the largest difference first; controls are left out."""
-    by_pair: dict[int, list[Answer]] = {}
-    for answer in answers:
-        if answer.role == "real":
-            by_pair.setdefault(answer.pair, []).append(answer)
-    disputed = [
-        _disagreement(pair_answers) for pair_answers in by_pair.values() if len({a.grade for a in pair_answers}) > 1
-    ]
+    several = [each for each in by_pair(answers).values() if len({a.grade for a in each}) > 1]
+    disputed = [_disagreement(pair_answers) for pair_answers in several]
     return sorted(disputed, key=lambda d: (-d.opposed, -d.spread, -pvariance([a.grade for a in d.answers]), d.image))
 
 
@@ -109,3 +107,41 @@ def throughput(answers: Sequence[Answer], *, requested: int, timestamp: int) -> 
     people, left = len({answer.annotator for answer in recent}), max(0, requested - len(real))
     whole_day = any(answer.added <= timestamp - DAY for answer in real)
     return Throughput(days, len(recent), people, seconds, left, len(times), whole_day)
+
+
+SAMPLES = 300
+"""Bootstrap samples for the intervals on the page."""
+
+
+@dataclass(frozen=True)
+class PeopleOverview:
+    """What annotators have done, and how far they agree.
+
+    Args:
+        answers: How many answers there were.
+        records: The records of all annotators.
+        queue: Finished tasks with a wrong control.
+        agreed: Agreement of people; None with fewer than two people.
+        disputed: Pairs with different grades.
+        pace: Answers by day, and the remaining work.
+        comments: Answers with a comment, newest first.
+    """
+
+    answers: int
+    records: list[Record]
+    queue: list[Doubtful]
+    agreed: Agreement | None
+    disputed: list[Disagreement]
+    pace: Throughput
+    comments: list[Answer]
+
+
+def people_overview(store: Store) -> PeopleOverview:
+    """The overview of a store now; with many answers this takes seconds."""
+    all_answers = answers(store)
+    several = len({answer.annotator for answer in all_answers}) > 1
+    agreed = agreement(all_answers, samples=SAMPLES) if several else None
+    pace = throughput(all_answers, requested=progress(store)["asked"], timestamp=store.timestamp())
+    people = annotator_table(all_answers), review_queue(store, all_answers), agreed
+    comments = [answer for answer in reversed(all_answers) if answer.comment]
+    return PeopleOverview(len(all_answers), *people, disagreements(all_answers), pace, comments)

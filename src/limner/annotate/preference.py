@@ -208,13 +208,7 @@ def study_of_rankings(
 
 def _right(judgements: Judgements, queries: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """The right answers of some queries."""
-    positives: dict[str, tuple[str, ...]] = {}
-    for query in queries:
-        row = judgements.queries.index(query)
-        span = slice(judgements.indptr[row], judgements.indptr[row + 1])
-        judged = zip(judgements.columns[span].tolist(), judgements.grades[span].tolist(), strict=True)
-        positives[query] = tuple(judgements.candidates[column] for column, grade in judged if grade > 0)
-    return positives
+    return {query: tuple(judgements.relevant_to(query)) for query in queries}
 
 
 def _comparisons_of(

@@ -8,16 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean, mean, median
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
 
-from limner.annotate._sql import inserted, sa
 from limner.annotate.scale import relevant
 from limner.annotate.store import Store
 from limner.annotate.store.answers import Answer, answers
 from limner.annotate.store.exclusions import exclude
 from limner.annotate.store.schema import assignment as assignments
+from limner.annotate.store.schema import inserted, sa
 from limner.annotate.store.schema import review as reviews
 from limner.core.errors import LimnerError, UnknownId, UnknownName
 from limner.stats import cohen_kappa
@@ -97,16 +97,17 @@ def agreement(
     kappas = _kappas(used)
     notes = [f"kappa of {a} and {b} is undefined (both gave the same grade throughout)"
              for (a, b), (value, _) in kappas.items() if math.isnan(value)]  # fmt: skip
-    common: dict[str, Any] = {"level": level, "annotators": len(table), "pairs": shared, "kappas": kappas}
+    alpha = low = high = math.nan
     try:
         if len(table) < 2:
             raise Undefined("alpha is undefined: no pair was judged by two people")
         interval = alpha_interval(
             table, level=level, raters=len(table), samples=samples, confidence=confidence, seed=seed
         )
+        alpha, low, high = interval.estimate, interval.low, interval.high
     except Undefined as error:
-        return Agreement(math.nan, math.nan, math.nan, note="; ".join([str(error), *notes]), **common)
-    return Agreement(interval.estimate, interval.low, interval.high, note="; ".join(notes), **common)
+        notes.insert(0, str(error))
+    return Agreement(alpha, low, high, level, len(table), shared, kappas, "; ".join(notes))
 
 
 def ratings(answers: Iterable[Answer]) -> Vector:
@@ -176,7 +177,7 @@ class Record:
         return self.right / self.controls if self.controls else math.nan
 
 
-def annotator_table(answers: Sequence[Answer], *, threshold: float = THRESHOLD) -> list[Record]:
+def annotator_table(answers: Sequence[Answer]) -> list[Record]:
     """A record of every annotator, the most suspicious first."""
     by_person: dict[str, list[Answer]] = {}
     sums = _Sums()
@@ -187,10 +188,7 @@ def annotator_table(answers: Sequence[Answer], *, threshold: float = THRESHOLD) 
         name: [a.milliseconds for a in person_answers if a.milliseconds is not None]
         for name, person_answers in by_person.items()
     }
-    records = [
-        _record(name, person_answers, sums, _usual(times, name), threshold)
-        for name, person_answers in by_person.items()
-    ]
+    records = [_record(name, person_answers, sums, _usual(times, name)) for name, person_answers in by_person.items()]
     return sorted(records, key=lambda r: (-len(r.suspicious), r.annotator))
 
 
@@ -221,7 +219,7 @@ class _Sums:
         return abs(answer.grade - (self.total[answer.pair] - self.total[key]) / n_others) if n_others else None
 
 
-def _record(name: str, answers: Sequence[Answer], sums: _Sums, usual: float, threshold: float) -> Record:
+def _record(name: str, answers: Sequence[Answer], sums: _Sums, usual: float) -> Record:
     real = [a for a in answers if a.role == "real"]
     golden = [right(a) for a in answers if a.role != "real"]
     times = [a.milliseconds for a in answers if a.milliseconds is not None]
@@ -229,7 +227,7 @@ def _record(name: str, answers: Sequence[Answer], sums: _Sums, usual: float, thr
     top_share = max(Counter(a.grade for a in real).values(), default=0) / max(len(real), 1)
     gaps = [gap for a in real if (gap := sums.gap(a)) is not None]
     why = []
-    if len(golden) >= LEAST and mean(golden) < threshold:
+    if len(golden) >= LEAST and mean(golden) < THRESHOLD:
         why.append(f"{sum(golden)} of {len(golden)} controls right")
     if len(times) >= LEAST and took < _QUICK * usual:
         why.append(f"answers in {took / 1000:.1f} s, others in {usual / 1000:.1f} s")
@@ -239,24 +237,20 @@ def _record(name: str, answers: Sequence[Answer], sums: _Sums, usual: float, thr
     return Record(name, len(real), len(golden), sum(golden), distance, took, top_share, tuple(why))
 
 
-def set_aside(
-    store: Store, *, threshold: float = THRESHOLD, min_controls: int = LEAST, by: int | None = None
-) -> list[str]:
+def set_aside(store: Store, *, threshold: float = THRESHOLD) -> list[str]:
     """Excludes annotators whose share of correct controls is below the threshold; their pairs are asked again.
 
     Args:
         store: The store.
         threshold: Minimum share of correct controls.
-        min_controls: Minimum number of answered controls.
-        by: The reviewer.
 
     Returns:
         Names of the excluded annotators.
     """
-    poor = [r for r in annotator_table(answers(store)) if r.controls >= min_controls and r.share < threshold]
+    poor = [r for r in annotator_table(answers(store)) if r.controls >= LEAST and r.share < threshold]
     for record in poor:
         reason = f"{record.right} of {record.controls} controls right, below {threshold:.0%}"
-        exclude(store, "annotator", record.annotator, reason=reason, by=by)
+        exclude(store, "annotator", record.annotator, reason=reason)
     return [record.annotator for record in poor]
 
 

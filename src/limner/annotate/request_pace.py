@@ -10,16 +10,18 @@ from email.utils import parsedate_to_datetime
 
 LONGEST = 60.0
 """The longest pause that an endpoint may ask for, in seconds."""
-_FIRST_SPACING = 0.01  # seconds between two requests after the first refusal
+TOLERATED = 0.1
+"""The share of refused requests above which there are fewer of them."""
+_WINDOW, _FEWEST = 1.0, 10  # seconds and replies between two adjustments
 _WIDEST_SPACING = 10.0
-_REFUSED, _REFUSED_PER_SECOND, _ANSWERED = 1.3, 2.0, 0.97  # factors of the spacing
+_FASTER = 0.9  # factor of the spacing where few requests are refused
 
 
-class Pace:
+class RequestPace:
     """Starts of requests, shared by all threads.
 
-    After a refusal (status 429) all threads pause as long as it asks for. The time between two requests grows with each
-    refusal, and shrinks with each answer, so that about one request in ten is refused where the endpoint is the limit.
+    After a refusal (status 429) all threads pause as long as it asks for. Where more than a tenth of the requests is
+    refused, there are only as many as the endpoint has answered in the same time; then slowly more again.
 
     Args:
         per_minute: Requests per minute at most; None for no limit.
@@ -38,8 +40,9 @@ class Pace:
         self._clock, self._sleep = clock, sleep
         self._smallest = 60 / per_minute if per_minute else 0.0
         self._spacing = self._smallest
-        self._next = self._second = float("-inf")
-        self._at_second = 0.0  # the spacing when this second began
+        self._next = float("-inf")
+        self._answered = self._refused = 0
+        self._window_start = clock()
 
     def wait(self) -> None:
         """Returns when the next request may start."""
@@ -50,20 +53,33 @@ class Pace:
         if delay > 0:
             self._sleep(delay)
 
-    def slow_down(self, pause: float) -> None:
-        """Pauses all requests, and makes the time between two of them longer: at most twice as long in a second."""
+    def count_answer(self) -> None:
+        """Counts an answer."""
+        with self._lock:
+            self._answered += 1
+            self._adjust(self._clock())
+
+    def count_refusal(self, pause: float) -> None:
+        """Counts a refusal, and pauses all requests."""
         with self._lock:
             time_now = self._clock()
-            self._next = max(self._next, time_now + pause)
-            if time_now >= self._second + 1:
-                self._second, self._at_second = time_now, max(self._spacing, _FIRST_SPACING)
-            highest = min(_REFUSED_PER_SECOND * self._at_second, max(_WIDEST_SPACING, self._smallest))
-            self._spacing = min(max(_REFUSED * self._spacing, _FIRST_SPACING), highest)
+            later = max(self._next, time_now + pause)
+            self._window_start += min(later - max(self._next, time_now), pause)  # a pause says nothing of the pace
+            self._next = later
+            self._refused += 1
+            self._adjust(time_now)
 
-    def speed_up(self) -> None:
-        """Shortens the time between two requests after an answer."""
-        with self._lock:
-            self._spacing = max(self._spacing * _ANSWERED, self._smallest) if self._spacing > 1e-3 else self._smallest
+    def _adjust(self, time_now: float) -> None:
+        """Sets the time between two requests from the replies of the last second or more."""
+        seconds, replies = time_now - self._window_start, self._answered + self._refused
+        if seconds < _WINDOW or replies < _FEWEST:
+            return
+        if self._refused > TOLERATED * replies:
+            self._spacing = max(min(seconds / max(self._answered, 1), _WIDEST_SPACING), self._smallest)
+        else:
+            self._spacing = max(self._spacing * _FASTER, self._smallest) if self._spacing > 1e-3 else self._smallest
+        self._answered = self._refused = 0
+        self._window_start = time_now
 
 
 def retry_after(text: str | None) -> float:

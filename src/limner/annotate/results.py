@@ -8,20 +8,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
-from limner.annotate._sql import sa
 from limner.annotate.estimate import difference, estimates
-from limner.annotate.estimate_notes import judged
-from limner.annotate.plan_inputs import kept_study, stored_collection
-from limner.annotate.reliability import people_agree
-from limner.annotate.sample import Sample, read_sample
+from limner.annotate.estimate_notes import judged, people_agree
+from limner.annotate.sample import Sample, kept_study, read_sample, stored_collection
 from limner.annotate.store import Store
 from limner.annotate.store.answers import answers, latest
 from limner.annotate.store.designs import Design, designs
-from limner.annotate.store.schema import design_phase
+from limner.annotate.store.schema import design_phase, sa
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.progress import ProgressLike, counting
@@ -236,9 +232,11 @@ def differences(
     }
     pair_differences = []
     for direction, measure, a, b in comparisons:
-        options: dict[str, Any] = {"direction": direction, "mode": mode}
         sides = lists[a][direction], lists[b][direction]
-        plain, careful = (difference(store, *sides, truth, measure, level=at, **options) for at in (level, strict))
+        plain, careful = (
+            difference(store, *sides, truth, measure, direction=direction, mode=mode, level=at)
+            for at in (level, strict)
+        )
         estimated_pair = estimated[a, direction, measure], estimated[b, direction, measure]
         pair_differences.append(
             EstimatedDifference(direction, measure, a, b, estimated_pair, plain, _excludes_zero(careful))

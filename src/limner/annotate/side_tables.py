@@ -15,13 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from limner.annotate._sql import sa
 from limner.annotate.scale import SCALE, Scale
 from limner.annotate.store import Store
-from limner.annotate.store.answers import Answer
-from limner.annotate.store.contents import Key, Proposal
-from limner.annotate.store.free_tasks import excluded
-from limner.annotate.store.schema import annotator, assignment, caption
+from limner.annotate.store.answers import Answer, by_pair
+from limner.annotate.store.contents import Key, Proposal, caption_texts
+from limner.annotate.store.reservations import excluded
+from limner.annotate.store.schema import annotator, assignment, sa
 from limner.core.judgements import Judgements
 
 WORKLOADS = ((1, 1), (2, 5), (6, 10), (11, 15), (16, 25), (26, None))
@@ -101,7 +100,7 @@ def by_rank(
         depth: Number of ranks of each list that were pooled.
         scale: The grades and their labels.
     """
-    answers = _by_pair(collected)
+    answers = by_pair(collected)
     counts: dict[tuple[str, int | None], Counter[str]] = {}
     for each in proposals:
         if each.rank <= depth:
@@ -115,14 +114,6 @@ def by_rank(
 
 def _grades(counts: Counter[str], scale: Scale) -> Shares:
     return Shares({grade.label: counts[grade.label] for grade in scale.grades})
-
-
-def _by_pair(answers: Iterable[Answer]) -> dict[Key, list[Answer]]:
-    by_pair: dict[Key, list[Answer]] = {}
-    for answer in answers:
-        if answer.role == "real":
-            by_pair.setdefault((answer.image, answer.caption), []).append(answer)
-    return by_pair
 
 
 def shortcomings(
@@ -158,7 +149,7 @@ def _reasons(
     names: Sequence[str],
     kinds: Callable[[Iterable[str]], set[str]],
 ) -> dict[str, Shares]:
-    answers = _by_pair(collected)
+    answers = by_pair(collected)
     proposed: dict[str, dict[Key, None]] = {}
     for each in proposals:
         if each.rank <= depth:
@@ -208,7 +199,7 @@ def refuted_originals(
         if (answer.image, answer.caption) in grades_of:
             grades_of[answer.image, answer.caption].append(answer.grade)
     refused = {(image, text) for judged in further for image, text, grade in judged if grade == 0}
-    texts = {row["key"]: row["text"] for row in store.rows(sa.select(caption.c.key, caption.c.text))}
+    texts = caption_texts(store)
     refuted = [
         Refuted(*pair, texts.get(pair[1], ""), grades.count(1), len(grades), pair in refused)
         for pair, grades in grades_of.items()

@@ -30,17 +30,7 @@ class ResultTable:
 
 @dataclass(frozen=True)
 class StudyResults:
-    """The results of a study so far.
-
-    Args:
-        study: Its name.
-        question: The question of its form.
-        answers: How many answers there are.
-        asked: Number of requested answers.
-        tables: The results.
-        notes: Remarks on them.
-        data: The same as plain values.
-    """
+    """The results of a study so far."""
 
     study: str
     question: str
@@ -121,13 +111,13 @@ def _number(value: object) -> int:
     return value if isinstance(value, int) else -1
 
 
-def percent(share: float, digits: int = 2) -> str:
+def percent(share: float) -> str:
     """A share as text.
 
     >>> percent(0.125), percent(float("nan"))
     ('12.50%', '-')
     """
-    return "-" if share != share else f"{100 * share:.{digits}f}%"
+    return "-" if share != share else f"{100 * share:.2f}%"
 
 
 def percents(interval: Interval | None) -> str:

@@ -1,19 +1,25 @@
 """Tasks: the work of one annotator in one session, with controls whose answers are known.
 
 There are two forms. Chun et al. (2022): 20 pairs, of which 18 are from the pool, one is a known positive and one a
-known negative that is in no system's top 25. Hodosh et al. (2013): six images with ten captions each; one of them is a
-control image (from the development set in the paper), with one to three of its own captions among captions of others.
-Both are shuffled, and the same seed gives the same tasks.
+known negative that is in no system's top 25. Hodosh et al. (2013): six images with ten captions each
+(`forms/captions.toml`): a tick is a yes (grade 4), no tick is a no (grade 1); one of them is a control image (from the
+development set in the paper), with one to three of its own captions among captions of others. Both are shuffled, and
+the same seed gives the same tasks.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import TypeVar
 
+from limner.annotate.form import StudyForm
+from limner.annotate.form_files import read_form
+from limner.annotate.store import AlreadyFull, Store
+from limner.annotate.store.answers import submit
 from limner.annotate.store.contents import Key
-from limner.annotate.store.tasks import Draft, TaskPair
+from limner.annotate.store.tasks import Draft, Item, TaskPair
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 
@@ -163,10 +169,7 @@ def _blocks(pairs: Iterable[Key], judgements: Judgements, captions: int, draw: r
 
 
 def _control(image: str, judgements: Judgements, avoid: set[Key], captions: int, draw: random.Random) -> list[TaskPair]:
-    row = judgements.queries.index(image)
-    span = slice(judgements.indptr[row], judgements.indptr[row + 1])
-    judged = zip(judgements.columns[span].tolist(), judgements.grades[span].tolist(), strict=True)
-    positives = [judgements.candidates[column] for column, grade in judged if grade > 0]
+    positives = judgements.relevant_to(image)
     right = draw.sample(positives, min(len(positives), draw.randint(1, 3)))
     strangers = [c for c in judgements.candidates if c not in set(positives) and (image, c) not in avoid]
     wrong = draw.sample(strangers, min(len(strangers), captions - len(right)))
@@ -215,3 +218,60 @@ def _distinct(source: Iterator[Key], number: int, used: Sequence[Key]) -> list[K
         if len(chosen) == number:
             break
     return chosen
+
+
+YES, NO = 4, 1
+
+
+def crowd_form() -> StudyForm:
+    """The question, the rules and their version, which is stored with every answer."""
+    return read_form("captions")
+
+
+def blocks(items: Sequence[Item]) -> list[tuple[Item, ...]]:
+    """The captions of each image, in the order they are shown."""
+    return [tuple(block) for _, block in groupby(items, key=lambda item: item.image)]
+
+
+def submit_block(
+    store: Store,
+    annotator_id: int,
+    block: Sequence[Item],
+    ticked: Collection[int],
+    *,
+    key: str,
+    milliseconds: int | None = None,
+) -> bool:
+    """Stores the answers to all captions of one image; returns True if they finish the task.
+
+    Args:
+        store: The store.
+        annotator_id: The annotator.
+        block: The captions of one image, from `blocks`.
+        ticked: Ids (`Item.id`) of the captions that describe the image.
+        key: Created by the client; the same when the block is sent again.
+        milliseconds: Time spent on the whole block; it is divided equally among the captions.
+    """
+    strange = set(ticked) - {item.id for item in block}
+    if strange:
+        raise LimnerError(
+            f"caption {min(strange)} does not belong to this image: expected some of the {len(block)} shown"
+        )
+    took = None if milliseconds is None else milliseconds // max(1, len(block))
+    finished, guideline = False, crowd_form().guideline
+    for item in block:
+        grade = YES if item.id in ticked else NO
+        try:
+            saved = submit(
+                store,
+                annotator_id,
+                item.id,
+                key=f"{key}-{item.id}",
+                grade=grade,
+                milliseconds=took,
+                guideline=guideline,
+            )
+        except AlreadyFull:  # someone else gave the last answer in the meantime
+            continue
+        finished = finished or saved.finished
+    return finished

@@ -33,12 +33,18 @@ TASK_OPTIONS: dict[str, tuple[str, ...]] = {
     "languages": ("field",),
     "text-only": ("query", "corpus", "summariser", "regions", "image_data"),
     "per-image": (),
+    "captions": ("scorer",),
+    "caption-metrics": ("scorer", "images", "own", "coefficient", "aggregation"),
 }
 """The tasks of evaluate, TASK:COLLECTION, and what -O takes for each besides options of the loader. composed: the
 folder of images, the list of candidates, what a system is trained on, the weight of the words in the sum; of scenes,
 how many queries and their seed. languages: the field of the texts that names their language. text-only: which
 caption is the query, from 0, or 'each'; how an image is represented (mean of vectors, joined captions, summary) and by
-which summariser; files of Visual Genome with descriptions of regions, and with the COCO ids of its images."""
+which summariser; files of Visual Genome with descriptions of regions, and with the COCO ids of its images. captions: a
+pair scorer. caption-metrics: that, the folder of the images, what is done with an image's own captions, and the rank
+correlation and combination of ratings by which metrics are compared."""
+WITHOUT_LOADER = ("composed", "per-image", "caption-metrics")
+"""Tasks of something other than a collection."""
 COMMAND_OPTIONS = {
     "add": ("features", "min_relevant", "max_relevant", "ties", "keywords"),
     "audit": ("min_side", "check_images"),
@@ -210,7 +216,7 @@ def _loader_takes(collection: str, option: str) -> bool:
     task, spec = task_of(collection)
     if option in TASK_OPTIONS.get(task, ()):
         return True
-    return task not in ("composed", "per-image") and takes_option(spec, option)
+    return task not in WITHOUT_LOADER and takes_option(spec, option)
 
 
 def _entry_options(place: str, text: str) -> list[str]:

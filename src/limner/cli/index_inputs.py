@@ -14,7 +14,7 @@ from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection, Items
-    from limner.search.queries import Vectors
+    from limner.search.index_table import Vectors
 
 
 class IndexSource:
@@ -106,7 +106,7 @@ def calibrated(
     """Calibrates an index with queries that its system was not trained on; returns a message."""
     from limner.search import calibrate_index
     from limner.search.cut_off import judged_queries
-    from limner.search.encode import encoded_known
+    from limner.search.items import encoded_known
 
     index = open_index(path, system, features=features, trust=trust)
     judged = _unseen(part(load(collection, option), split), index.system, index.about.kind)

@@ -280,7 +280,7 @@ def unusable_files(path: str) -> dict[str, str]:
 def is_qrels(spec: str) -> bool:
     """Whether a collection is a qrels file: by its name, its columns, or its first line, `query 0 candidate grade`."""
     from limner.datasets import detect
-    from limner.datasets.pair_tables import is_pair_file
+    from limner.datasets.trec import is_pair_file
 
     if spec.startswith("qrels:"):
         return True

@@ -14,6 +14,7 @@ import typer
 
 from limner.cli.console import progress, tell
 from limner.cli.inputs import as_features, tell_unopened
+from limner.core.cut_texts import collected
 from limner.core.errors import LimnerError, count
 
 if TYPE_CHECKING:
@@ -175,7 +176,8 @@ def _up_to_date(target: PhotoIndex, model: object) -> Index:
             tell(f"note: {count(len(left_out), 'file')} of the folder left out: --json says which, and why")
         return index
     number = len(changes.to_encode)
-    with progress(f"encoding {number:,} photographs" if number else "removing photographs", "photographs") as step:
+    step_name = f"encoding {number:,} photographs" if number else "removing photographs"
+    with collected(), progress(step_name, "photographs") as step:  # the hits have the notes of the model
         index = target.refresh(model, progress=step)
     left_out = target.left_out()
     tell_unopened({name: f"{name}: {reason}" for name, reason in left_out.items()}, len(index) + len(left_out))
@@ -202,8 +204,6 @@ def tell_loading(index: Index, queries: Items, place: str) -> None:
         queries: The queries.
         place: What the user searches, as `limner serve` takes it.
     """
-    from limner.core.cut_texts import collected
-
     began = monotonic()
     with collected(), suppress(LimnerError), progress("loading the model"):  # the search itself says what is wrong
         index.read_queries(queries[[0]])

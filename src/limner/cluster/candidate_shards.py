@@ -36,7 +36,7 @@ class CandidateShards:
     queries: Array
     shards: list[tuple[int, object]]
     divided: object
-    join: Callable[[Sequence[object]], Any]
+    join: Callable[[Sequence[object]], object]
     width: int
     anywhere: bool
 
@@ -54,7 +54,7 @@ class CandidateShards:
         divided = consume.divided(lambda rows, columns: _score_pairs(queries, shards, width, rows, columns))
         if divided is None:
             return None
-        return cls(post, queries, shards, ray.put(post.pack(divided)), divided.join, width, anywhere)  # type: ignore[attr-defined]
+        return cls(post, queries, shards, ray.put(post.pack(divided)), divided.join, width, anywhere)
 
     def tasks(self, span: tuple[int, int]) -> SpanTasks:
         """The tasks that compute all pieces of a span of rows.

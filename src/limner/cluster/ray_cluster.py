@@ -59,7 +59,7 @@ class Encoding:
         return {"row": np.concatenate(rows), "vector": np.concatenate(parts)}
 
     def _encoded(self, start: int) -> npt.NDArray[np.float32]:
-        from limner.search.encode import encoded
+        from limner.encoders.contract import encoded
 
         return encoded(self.encoder, self.items[start : start + self.batch]).matrix
 

@@ -149,6 +149,11 @@ class Judgements:
         at = low + np.searchsorted(self.columns[low:high], column)
         return float(self.grades[at]) if at < high and self.columns[at] == column else None
 
+    def relevant_to(self, query: object) -> list[str]:
+        """The relevant candidates of a query."""
+        pairs, row = self.relevant, self.queries.index(query)
+        return [self.candidates[int(column)] for column in pairs.columns[pairs.indptr[row] : pairs.indptr[row + 1]]]
+
     def restrict(
         self, *, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
     ) -> Judgements:

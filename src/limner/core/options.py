@@ -58,8 +58,8 @@ def takes(*settings: type | str, **defaults: object) -> Callable[[T], T]:
     """Declares that the `**options` of a function are the fields of these dataclasses.
 
     Args:
-        settings: The dataclasses; or "module:function" of another function with the same options, imported only when
-            needed.
+        settings: The dataclasses; or "module:name" of a tuple of them, or of another function with the same options,
+            imported only when needed.
         defaults: Defaults of this function that differ from those of the dataclasses.
 
     >>> @dataclasses.dataclass
@@ -165,7 +165,10 @@ def _gathered(function: Callable[..., object], hint: object) -> dict[str, Option
 
 def _settings_of(place: str) -> dict[str, Option]:
     module, _, name = place.partition(":")
-    return _gathered(getattr(importlib.import_module(module), name), None) or {}
+    kinds = getattr(importlib.import_module(module), name)
+    if isinstance(kinds, tuple):
+        return {name: option for kind in kinds for name, option in _parameters(kind, 0)[0].items()}
+    return _gathered(kinds, None) or {}
 
 
 def _hints(function: Callable[..., object]) -> dict[str, object]:

@@ -58,7 +58,7 @@ def datasets() -> list[Dataset]:
     return [dataset(name) for name in DATASETS]
 
 
-def load(spec: Any, *, split: str | None = None, trust: bool = True, **options: Any) -> Collection:
+def load(spec: object, *, split: str | None = None, trust: bool = True, **options: Any) -> Collection:
     """Loads a collection.
 
     Args:

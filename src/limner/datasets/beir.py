@@ -17,7 +17,7 @@ from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.core.progress import ProgressLike, counting
 from limner.datasets.assembly import split_name
-from limner.datasets.image_files import new_folder
+from limner.datasets.image_folder import new_folder
 from limner.datasets.text_files import At, JsonObject, existing, json_lines, number, refuse, table
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,8 +14,7 @@ from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.images import Value, as_value
 from limner.core.paths import damage_told, refuse_irregular
 from limner.datasets.assembly import Assembly, Check
-from limner.datasets.image_files import IMAGE_ENDINGS
-from limner.datasets.image_folder import has_images, load_images
+from limner.datasets.image_folder import IMAGE_ENDINGS, has_images, load_images
 from limner.datasets.text_files import (
     At,
     JsonObject,
@@ -165,7 +163,7 @@ def _note_uncaptioned(assembly: Assembly, images: Path, named: set[str], places:
         assembly.notes.add(At(images), f"images without a caption: {len(bare):,} ({shown(bare)}); left out")
 
 
-def table_rows(file: Path, *, quoted: bool = True, encoding: str = "utf-8") -> Iterator[tuple[At, dict[str, Any]]]:
+def table_rows(file: Path, *, quoted: bool = True, encoding: str = "utf-8") -> Iterator[tuple[At, JsonObject]]:
     """The rows of a table by the ending of its file, each with its position."""
     refuse_irregular(file, what="table")
     suffixes = [s.lower() for s in file.suffixes]
@@ -190,7 +188,7 @@ def _delimiter(file: Path, ending: str, encoding: str) -> str:
     return next((each for each in order if each in header), ",")
 
 
-def _parquet_rows(file: Path) -> Iterator[tuple[At, dict[str, object]]]:
+def _parquet_rows(file: Path) -> Iterator[tuple[At, JsonObject]]:
     row = 0
     refuse_irregular(file, what="table")
     with damage_told(file, what="parquet table"):
@@ -226,7 +224,7 @@ class TableReader:
         self.key_of: dict[str, str] = {}
         self.image_of: dict[object, str] = {}
 
-    def add_all(self, rows: Iterator[tuple[At, dict[str, object]]], file: Path) -> None:
+    def add_all(self, rows: Iterator[tuple[At, JsonObject]], file: Path) -> None:
         """Adds all rows; refuses an empty table."""
         empty = True
         for at, row in rows:
@@ -342,9 +340,9 @@ def _image(cells: Mapping[str, object], at: At) -> tuple[Value, str]:
     return name, str(key) if key not in (None, "") and name else name
 
 
-def _content(value: Any) -> object:
+def _content(value: object) -> object:
     """A key for an image without a name; rows with the same content share a key."""
-    return value.tobytes() if hasattr(value, "getexif") else value
+    return value.tobytes() if hasattr(value, "getexif") and hasattr(value, "tobytes") else value
 
 
 def _captions(cells: JsonObject, at: At) -> list[str]:

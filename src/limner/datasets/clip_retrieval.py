@@ -15,7 +15,7 @@ from limner.core.errors import LimnerError
 from limner.core.files import replacing_folder
 from limner.core.paths import damage_told, refuse_irregular
 from limner.datasets.assembly import Assembly, Check
-from limner.datasets.image_files import new_folder
+from limner.datasets.image_folder import new_folder
 from limner.datasets.text_files import At, existing, refuse
 
 IMAGES, TEXTS, METADATA = "img_emb", "text_emb", "metadata"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -93,7 +92,7 @@ def _add_annotations(assembly: Assembly, annotations: list[dict[str, object]], a
         assembly.notes.add(at, f"{len(bare):,} images without captions ({shown(bare)}); kept without captions")
 
 
-def read_instances(path: str | Path) -> dict[str, tuple[dict[str, Any], ...]]:
+def read_instances(path: str | Path) -> dict[str, tuple[JsonObject, ...]]:
     """The objects of each image in an instances file, by image id.
 
     An object is a dict with "name", "supercategory", "category" (COCO's number), "box" (left, top, right, bottom in
@@ -284,7 +283,7 @@ def _listed_ids(file: Path) -> list[str]:
 
 
 def _add_in_folds(
-    assembly: Assembly, captions: Captions, order: list[str], name: str, objects: dict[str, Any] | None
+    assembly: Assembly, captions: Captions, order: list[str], name: str, objects: JsonObject | None
 ) -> None:
     for place, key in enumerate(order):
         image, text, at = captions[key]

@@ -9,7 +9,6 @@ import importlib.util
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -183,5 +182,5 @@ def _through_captions(pairs: Judgements, similar: npt.NDArray[np.bool_], name: s
     relevant = pairs.relevant
     shape = (len(relevant.queries), len(relevant.candidates))
     belongs = csr_array((np.ones(len(relevant.rows), dtype=np.int32), (relevant.rows, relevant.columns)), shape=shape)
-    products: Any = (csr_array(similar.astype(np.int32)) @ belongs).tocoo()
+    products = (csr_array(similar.astype(np.int32)) @ belongs).tocoo()
     return Judgements(relevant.queries, relevant.candidates, products.row, products.col, np.ones(products.nnz), name)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import csv
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from types import ModuleType
+from typing import Literal
 
 import numpy as np
 
@@ -23,7 +24,8 @@ from limner.core.files import replacing, replacing_folder
 from limner.core.progress import ProgressLike, counting
 from limner.datasets.beir import write_beir
 from limner.datasets.croissant_writing import write_croissant
-from limner.datasets.image_files import new_folder, write_image
+from limner.datasets.image_folder import new_folder, write_image
+from limner.datasets.text_files import JsonObject
 from limner.datasets.trec import write_qrels
 from limner.datasets.webdataset import write_webdataset
 
@@ -138,7 +140,7 @@ def write_saved(collection: Collection, path: str | Path, *, progress: ProgressL
     return tuple(_lost(collection, fields)) + missing
 
 
-def _by_image(collection: Collection, fields: Mapping[str, Any]) -> Iterator[dict[str, object]]:
+def _by_image(collection: Collection, fields: JsonObject) -> Iterator[dict[str, object]]:
     """One row per image; what belongs to its captions becomes lists if an image has several."""
     rows_by_image: dict[object, list[dict[str, object]]] = {}
     for row in _rows(collection, [str(n) for n in range(len(collection.images))], fields):
@@ -186,7 +188,7 @@ def _write_arrow(
     (place / "state.json").write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
 
 
-def _column_type(pa: Any, cells: list[object]) -> tuple[Any, dict[str, Any]]:
+def _column_type(pa: ModuleType, cells: list[object]) -> tuple[object, JsonObject]:
     """The type of a column of values or of lists, and what the library datasets calls it."""
     if not isinstance(cells[0], list):
         kind, dtype = _arrow_type(pa, cells)
@@ -195,7 +197,7 @@ def _column_type(pa: Any, cells: list[object]) -> tuple[Any, dict[str, Any]]:
     return pa.list_(kind), {"feature": {"dtype": dtype, "_type": "Value"}, "_type": "Sequence"}
 
 
-def _cell(cell: object, feature: Mapping[str, Any]) -> object:
+def _cell(cell: object, feature: JsonObject) -> object:
     """A value as its column holds it: in a column of texts, numbers become texts."""
     if isinstance(cell, list):
         return [_cell(each, feature["feature"]) for each in cell]
@@ -207,7 +209,7 @@ def _fingerprint(rows: list[dict[str, object]], split: str | None) -> str:
     return sha256(json.dumps([rows, split]).encode()).hexdigest()[:16]
 
 
-def _arrow_type(pa: Any, cells: list[object]) -> tuple[Any, str]:
+def _arrow_type(pa: ModuleType, cells: list[object]) -> tuple[object, str]:
     """The type of a column, and its name in the library datasets; what is not numbers alone becomes text."""
     for kinds, arrow_type in (((bool,), (pa.bool_(), "bool")), ((int,), (pa.int64(), "int64"))):
         if all(type(cell) in kinds for cell in cells if cell is not None):
@@ -266,7 +268,7 @@ def _holds(entry: object, nested: bool) -> bool:
     return all(_holds(part, nested) for part in inside)
 
 
-def _rows(collection: Collection, files: list[str | None], fields: Mapping[str, Any]) -> Iterator[dict[str, object]]:
+def _rows(collection: Collection, files: list[str | None], fields: JsonObject) -> Iterator[dict[str, object]]:
     images, texts, pairs = collection.images, collection.texts, collection.judgements
     split_of = {key: name for name, keys in collection.splits.items() for key in keys}
     named = any(file not in (None, key) for file, key in zip(files, images.ids, strict=True))
@@ -292,7 +294,7 @@ def _plain(entry: object) -> object:
     return [_plain(part) for part in entry] if isinstance(entry, (list, tuple)) else entry
 
 
-def _lost(collection: Collection, fields: Mapping[str, Any]) -> Iterator[str]:
+def _lost(collection: Collection, fields: JsonObject) -> Iterator[str]:
     yield from _further_judgements(collection)
     for prefix, items in (("", collection.texts), ("image_", collection.images)):
         lost = [name for name in items.fields if name not in fields[prefix]]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from limner.core.collection import Items
 from limner.core.errors import LimnerError, shown
@@ -164,7 +164,10 @@ def _refuse_bad(at: At, query: ComposedQuery) -> None:
         refuse(at, f"query {query.id!r}: subset is {type(query.subset).__name__}; expected text")
 
 
-def _once(names: Iterable[object]) -> tuple[Any, ...]:
+Name = TypeVar("Name")
+
+
+def _once(names: Iterable[Name]) -> tuple[Name, ...]:
     return tuple(dict.fromkeys(names))
 
 

@@ -25,7 +25,7 @@ from limner.datasets.text_files import At, JsonObject, existing, json_file, numb
 OWN = ("images", "captions", "judgements")
 """Record sets of a folder that limner wrote."""
 Node = JsonObject
-Row = tuple[At, dict[str, Any]]
+Row = tuple[At, JsonObject]
 _HASH = re.compile(r"[0-9a-fA-F]{64}")
 
 
@@ -245,7 +245,7 @@ def _inside(root: Path, name: str, at: At) -> Path:
     return root / name
 
 
-def _confined(row: dict[str, object], names: Sequence[str], folders: Sequence[Path], at: At) -> dict[str, object]:
+def _confined(row: JsonObject, names: Sequence[str], folders: Sequence[Path], at: At) -> JsonObject:
     """The row, if the name of its image leads out of none of the folders that it may be in."""
     cell = next((row[name] for name in names if name in row), None)
     name = cell.get("path") if isinstance(cell, dict) and not cell.get("bytes") else cell

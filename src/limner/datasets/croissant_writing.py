@@ -10,14 +10,14 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from limner.core.arrow_tables import arrow_module, parquet_module
 from limner.core.collection import Collection
 from limner.core.errors import UnknownName, shown
 from limner.core.files import replacing_folder
 from limner.core.progress import ProgressLike, counting
-from limner.datasets.image_files import new_folder, write_image
+from limner.datasets.image_folder import new_folder, write_image
+from limner.datasets.text_files import JsonObject
 
 HEAD = "croissant.json"
 FILES = "image-files"
@@ -168,7 +168,7 @@ def _field(table: str, name: str, about: str, *, kind: str = "sc:Text", **more: 
 
 
 def _images(images: bool, splits: bool) -> dict[str, object]:
-    joined: dict[str, Any] = (
+    joined: JsonObject = (
         {"references": {"fileSet": {"@id": FILES}, "extract": {"fileProperty": "filename"}}} if images else {}
     )
     fields = [_field("images", "id", "Id of the image."), _field("images", "file", "Name of its file.", **joined)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from limner.core.arrow_tables import parquet_batches, parquet_module
 from limner.core.collection import Collection
@@ -17,17 +17,23 @@ from limner.core.images import open_image
 from limner.core.paths import damage_told, refuse_bomb
 from limner.datasets.assembly import Assembly, Check, split_name
 from limner.datasets.caption_tables import Columns, TableReader, columns_by_role, table_rows
-from limner.datasets.hub_classes import CLASS_NAMES, add_class_shards, add_labelled, class_label
-from limner.datasets.hub_columns import HubColumns, hub_columns, refuse_incomplete
-from limner.datasets.hub_layout import CONVERTED, BySplit, HubLayout, hub_layout
-from limner.datasets.hub_repository import HubData
-from limner.datasets.hub_retrieval import load_retrieval
-from limner.datasets.image_files import IMAGE_ENDINGS
-from limner.datasets.parquet_images import InParquet, content_hashes
-from limner.datasets.text_files import At
+from limner.datasets.hub_classes import (
+    CLASS_NAMES,
+    HubColumns,
+    add_class_shards,
+    add_labelled,
+    class_label,
+    hub_columns,
+    load_retrieval,
+    refuse_incomplete,
+)
+from limner.datasets.hub_repository import CONVERTED, BySplit, HubData, HubLayout, InParquet, content_hashes, hub_layout
+from limner.datasets.image_folder import IMAGE_ENDINGS
+from limner.datasets.text_files import At, JsonObject
 from limner.datasets.webdataset import add_shard
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from PIL.Image import Image
 
 
@@ -198,7 +204,7 @@ def parquet_roles(file: Path, columns: Mapping[str, str], *, place: str) -> tupl
     return hub_columns(schema.names, images=images, texts=texts, chosen_columns=columns, place=place), images
 
 
-def _is_image(kind: Any) -> bool:
+def _is_image(kind: pa.DataType) -> bool:
     import pyarrow.types as kinds
 
     if kinds.is_struct(kind):
@@ -206,7 +212,7 @@ def _is_image(kind: Any) -> bool:
     return bool(kinds.is_binary(kind) or kinds.is_large_binary(kind))
 
 
-def _is_text(kind: Any) -> bool:
+def _is_text(kind: pa.DataType) -> bool:
     """Whether a column has texts, lists of them, or captions as {raw, sentid}."""
     import pyarrow.types as kinds
 
@@ -309,7 +315,7 @@ def _add_table(
 
 
 def _table_rows(
-    rows: list[tuple[At, dict[str, Any]]], columns: HubColumns, images: _Images, split: str
+    rows: list[tuple[At, JsonObject]], columns: HubColumns, images: _Images, split: str
 ) -> Iterator[tuple[At, dict[str, object]]]:
     for at, cells in rows:
         name = str(cells.get(columns.image or "") or "")

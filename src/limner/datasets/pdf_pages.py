@@ -107,7 +107,7 @@ def _pages(root: Path, name: str, resolution: float, notes: Notes) -> list[tuple
 @contextmanager
 def _document(path: str) -> Iterator[Any]:
     """An open PDF file."""
-    library: Any = needed("pypdfium2", what="a PDF file")
+    library = needed("pypdfium2", what="a PDF file")
     with _ONE_AT_A_TIME:
         try:
             document = library.PdfDocument(path)

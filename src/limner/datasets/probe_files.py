@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError
@@ -195,7 +194,7 @@ def _aro(name: str, record: JsonObject, subset: str) -> ProbeCase:
 
 
 def _choices(name: str, record: JsonObject, subset: str) -> ProbeCase:
-    listed: Sequence[Any] = [record[key] for key in sorted(record) if str(key).startswith("caption_") and record[key]]
+    listed = [record[key] for key in sorted(record) if str(key).startswith("caption_") and record[key]]
     at = int(record["correct_answer"])
     if not 0 <= at < len(listed):
         raise LimnerError(f"case {name!r}: correct_answer is {at}, expected 0 to {len(listed) - 1}")

@@ -16,7 +16,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +26,8 @@ from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.ids import Ids
 from limner.core.paths import read_json, refuse_irregular
 from limner.core.ranking import Ranking
-from limner.datasets.pair_tables import is_table, pair_rows
-from limner.datasets.text_files import refuse
+from limner.datasets.text_files import JsonObject, refuse
+from limner.datasets.trec import is_table, pair_rows
 
 COLUMNS = ("query", "Q0", "candidate", "rank", "score", "tag")
 PREDICTIONS = "mteb_model_meta"
@@ -125,7 +125,7 @@ def _read_json(path: Path, part: str) -> Lists:
     return content  # type: ignore[no-any-return]  # checked above
 
 
-def _predictions(path: Path, content: dict[str, Any], part: str) -> tuple[str, object]:
+def _predictions(path: Path, content: JsonObject, part: str) -> tuple[str, object]:
     """One subset and split of MTEB's predictions, {subset: {split: {query: {candidate: score}}}}."""
     subsets = {name: splits for name, splits in content.items() if name != PREDICTIONS and isinstance(splits, dict)}
     parts = {f"{subset}/{split}": run for subset, splits in subsets.items() for split, run in splits.items()}

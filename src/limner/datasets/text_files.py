@@ -280,7 +280,7 @@ def json_list(path: Path) -> Iterator[tuple[At, dict[str, object]]]:
         yield At(path, number), entry
 
 
-def json_file(path: Path, *, keys: Iterable[str] = ()) -> dict[str, Any]:
+def json_file(path: Path, *, keys: Iterable[str] = ()) -> JsonObject:
     """One JSON object, checked for required keys."""
     value = parse_json("".join(_decoded(path, "utf-8")), where=str(path))
     if not isinstance(value, dict):

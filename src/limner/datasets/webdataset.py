@@ -13,7 +13,7 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
@@ -22,8 +22,8 @@ from limner.core.images import open_image
 from limner.core.paths import parse_json
 from limner.core.progress import ProgressLike, counting
 from limner.datasets.assembly import Assembly, Check
-from limner.datasets.image_files import IMAGE_ENDINGS
-from limner.datasets.text_files import At, existing, refuse
+from limner.datasets.image_folder import IMAGE_ENDINGS
+from limner.datasets.text_files import At, JsonObject, existing, refuse
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -133,7 +133,7 @@ def _add(
         assembly.text(f"{key}#{number}", text, key, at)
 
 
-def _captions(shard: Path, key: str, parts: dict[str, Any]) -> list[str]:
+def _captions(shard: Path, key: str, parts: JsonObject) -> list[str]:
     """The captions of a sample, from its JSON or its text file."""
     if ".json" in parts:
         content = parse_json(parts[".json"], where=f"{shard}: {key}.json")

@@ -110,13 +110,13 @@ class Tokenizer(Protocol):
         """Writes its files."""
 
 
-class Encoding(Protocol):
+class TextEncoding(Protocol):
     """A text as a fast tokenizer has cut it; the rest is in further pieces."""
 
     ids: list[int]
     attention_mask: list[int]
     special_tokens_mask: list[int]
-    overflowing: list[Encoding]
+    overflowing: list[TextEncoding]
 
 
 def cut_tokens(
@@ -176,7 +176,7 @@ def _whole_lengths(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterable[int]:
     return map(len, uncut)
 
 
-def uncut_length(encoding: Encoding) -> int:
+def uncut_length(encoding: TextEncoding) -> int:
     """The tokens of a text before it was cut, from the encoding of a fast tokenizer, which keeps the rest in pieces."""
     if not encoding.overflowing:
         return len(encoding.ids)
@@ -185,9 +185,9 @@ def uncut_length(encoding: Encoding) -> int:
     return int(_filled(encoding) + overflow)
 
 
-def _filled(encoding: Encoding) -> int:
+def _filled(encoding: TextEncoding) -> int:
     return sum(encoding.attention_mask)
 
 
-def _padding(encoding: Encoding) -> int:
+def _padding(encoding: TextEncoding) -> int:
     return len(encoding.attention_mask) - _filled(encoding)

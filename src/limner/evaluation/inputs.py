@@ -14,7 +14,7 @@ from limner.core.judgements import Judgements
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.ranking import Ranking
 from limner.datasets.memory_tables import rows
-from limner.datasets.pair_tables import COLUMNS, cell, has_columns
+from limner.datasets.trec import COLUMNS, cell, has_columns
 from limner.encoders.contract import is_model, scores_of_model
 from limner.scores import Scores
 

@@ -18,8 +18,7 @@ from limner.core.paths import JsonObject
 from limner.evaluation.measures import Measure
 from limner.evaluation.measures.kinds import Statistic
 from limner.evaluation.protocols import View
-from limner.stats.paired import PairedTest
-from limner.stats.randomisation import randomisation_of
+from limner.stats.paired import PairedTest, randomisation_of
 
 DIRECTIONS = {"i2t": "image -> text", "t2i": "text -> image", "both": "both directions", "run": "query -> candidate"}
 ALONE = (

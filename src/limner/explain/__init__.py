@@ -9,7 +9,6 @@ if TYPE_CHECKING:
         concepts,
         embedding_map,
         failure_classes,
-        failure_rules,
         failures,
         probe_results,
     )
@@ -24,7 +23,6 @@ __all__ = [
     "concepts",
     "embedding_map",
     "failure_classes",
-    "failure_rules",
     "failures",
     "probe_results",
 ]

@@ -30,7 +30,7 @@ from limner.core.errors import UnknownName
 from limner.core.progress import ProgressLike, as_progress
 from limner.explain.attributes import antonym, colour_all, colour_in, number, size
 from limner.explain.clauses import negation, relation, word_order
-from limner.explain.colours import colours_in
+from limner.explain.noun_heads import colours_in
 from limner.explain.noun_phrases import FUNCTION, WORD
 from limner.explain.opposites import verb
 from limner.explain.plurals import plural_edit

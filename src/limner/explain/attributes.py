@@ -8,11 +8,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from limner.explain.colours import COAT, PLAIN, SHADED, css_colours, far_from
-from limner.explain.noun_heads import YOUNG, follows, head_after, is_animal, is_person, leads, names_a, tags
+from limner.explain.noun_heads import (
+    COAT,
+    PLAIN,
+    SHADED,
+    YOUNG,
+    css_colours,
+    far_from,
+    follows,
+    head_after,
+    is_animal,
+    is_person,
+    leads,
+    names_a,
+    tags,
+)
 from limner.explain.noun_phrases import BIG, FUNCTION, NUMBERS, SMALL
 from limner.explain.text_edits import Context, Token, word_set
-from limner.language.inflection import singular
+from limner.language.tagging import singular
 from limner.language.wordnet import WordNet
 
 

@@ -14,8 +14,7 @@ from limner.explain.attributes import COLOUR_NAMES
 from limner.explain.noun_heads import head_after, is_animal, is_person, tags
 from limner.explain.noun_phrases import COLOUR_SPELLING, COLOURS, FUNCTION, NO_OBJECTS, NUMBERS, SIZES, Phrase, phrases
 from limner.explain.text_edits import Change, Context, Edit, Token, agreeing_article, cased, edited, word_set
-from limner.language.inflection import SINGULAR, inflect
-from limner.language.tagging import usual_part
+from limner.language.tagging import SINGULAR, inflect, usual_part
 from limner.language.wordnet import WordNet
 
 # --- negation ---------------------------------------------------------------------------------------------------

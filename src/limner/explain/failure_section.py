@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from limner.evaluation.reports.page.gallery import Case, Failures, Marked
 from limner.explain.concept_agreement import HIGHER, ConceptAgreement
 from limner.explain.concepts import Concepts
-from limner.explain.failure_rules import NONE, rates, rules
+from limner.explain.failure_classes import NONE, rates, rules
 from limner.explain.failures import Explanations, Failure, describe_failure
 
 

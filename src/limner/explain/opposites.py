@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from limner.explain.noun_heads import POSSESSIVES, follows, head_after, is_animal, is_person, leads, tags
 from limner.explain.noun_phrases import FUNCTION, NUMBERS
 from limner.explain.text_edits import Change, Context, Edit, Token, cased, edited, word_set
-from limner.language.inflection import PAST, inflect, singular
-from limner.language.tagging import usual_part
+from limner.language.tagging import PAST, inflect, singular, usual_part
 from limner.language.wordnet import WordNet
 
 OBJECT = frozenset(("a", "an", "the", "another", *POSSESSIVES, *NUMBERS))

@@ -8,12 +8,10 @@ by a subject ("near a bench"), and only if one person can see, hold or pass seve
 
 from __future__ import annotations
 
-from limner.explain.colours import css_colours
-from limner.explain.noun_heads import follows, head_after, is_animal, is_person, leads, names_a, tags
+from limner.explain.noun_heads import css_colours, follows, head_after, is_animal, is_person, leads, names_a, tags
 from limner.explain.noun_phrases import FUNCTION, GROUPS, NUMBERS
 from limner.explain.text_edits import Change, Context, Edit, Token, cased, edited, word_set
-from limner.language.inflection import AGREE, inflect, plural, singular
-from limner.language.tagging import usual_part
+from limner.language.tagging import AGREE, inflect, plural, singular, usual_part
 from limner.language.wordnet import WordNet
 
 MASS = word_set(

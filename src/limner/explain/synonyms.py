@@ -10,7 +10,7 @@ from __future__ import annotations
 from limner.explain.noun_heads import follows, leads, tags
 from limner.explain.noun_phrases import FUNCTION
 from limner.explain.text_edits import Context, Token, word_set
-from limner.language.inflection import plural, singular
+from limner.language.tagging import plural, singular
 
 SYNONYMS = {
     "child": "youngster", "kid": "youngster", "person": "individual", "rock": "stone", "toy": "plaything",

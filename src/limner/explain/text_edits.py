@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from limner.language.inflection import article
+from limner.language.tagging import article
 from limner.language.wordnet import WordNet
 
 

@@ -20,7 +20,7 @@ from limner.scores import Scores
 from limner.systems.classic.kernel_model import (
     FeatureSource,
     KernelModel,
-    Sampling,
+    WordSampling,
     documents_of,
     features_file,
     fit_images,
@@ -103,7 +103,7 @@ def train(
     """
     refuse_few(collection)
     documents = documents_of(collection)
-    sampling: Sampling = {"side": side, "points": points, "seed": seed, "workers": workers}
+    sampling: WordSampling = {"side": side, "points": points, "seed": seed, "workers": workers}
     kernel = image_kernel(images, features=features is not None, **sampling)
     words = text_kernel(texts, weights, usual="idf").fit(documents)
     n_images = 0 if features is not None else len(collection.images)

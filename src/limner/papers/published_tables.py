@@ -21,7 +21,7 @@ import numpy.typing as npt
 from limner.core.errors import LimnerError, UnknownName
 from limner.evaluation.boards.board import BoardEntry
 from limner.evaluation.boards.board_reading import as_share, view_and_measure
-from limner.evaluation.boards.ranks import SystemRanks
+from limner.evaluation.boards.board_tables import SystemRanks
 from limner.evaluation.measures import Measure
 
 Direction = Literal["mean", "i2t", "t2i"]

@@ -164,7 +164,7 @@ def length_note(collection: Collection, query: int) -> list[str]:
     listed = ", ".join(f"#{number} {mean:.1f}" for number, mean in enumerate(words))
     return [
         f"captions are sorted by length (mean words {listed}): a longer query is more precise, so the result "
-        f"depends on which caption is the query; here it is #{query} (query={query}, --query {query})"
+        f"depends on which caption is the query; here it is #{query} (query={query}, -O query={query})"
     ]
 
 

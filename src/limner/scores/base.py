@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from pathlib import Path
 from threading import get_ident, local
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ from limner.scores.parallel_blocks import (
     PairScores,
     Result,
     State,
+    WorkerMap,
     counted,
     evenly,
     kernels,
@@ -42,7 +43,6 @@ from limner.scores.vector_sets import VectorSets
 
 SIMILARITIES = ("cosine", "dot")
 LARGEST = float(np.finfo(np.float32).max)
-"""The largest number in single precision."""
 
 
 class Scores(ABC):
@@ -83,11 +83,11 @@ class Scores(ABC):
         """Number of rows per block in a pass; the last block may have fewer."""
         return TILE_ROWS
 
-    def memory(self) -> Any:
+    def memory(self) -> Float32 | None:
         """A reusable buffer for one worker's blocks; None if they allocate their own."""
         return None
 
-    def workers(self, count: int | None) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
+    def workers(self, count: int | None) -> AbstractContextManager[WorkerMap]:
         """A `map` that runs a pass in threads; at most one per core by default."""
         return threads(evenly(count, -(-len(self.queries) // self.block_rows)))
 
@@ -367,10 +367,10 @@ KINDS: Registry[Callable[..., Scores]] = Registry(
     "kind of scores",
     {
         "corrected": "limner.scores.corrected:correct",
-        "kernel": "limner.scores.pairs:KernelScores",
+        "kernel": "limner.scores.matrices:KernelScores",
         "matrix": "limner.scores.matrices:MatrixScores",
         "part": "limner.scores.matrices:PartOfScores",
-        "scorer": "limner.scores.pairs:ScorerScores",
+        "scorer": "limner.scores.matrices:ScorerScores",
         "sent sets": "limner.scores.device_sets:TorchSetScores.sent",
         "sent": "limner.scores.device:TorchScores.sent",
         "sets": "limner.scores.set_scores:SetScores.of",

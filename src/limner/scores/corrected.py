@@ -19,7 +19,7 @@ from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.scores.base import Best, Scores
 from limner.scores.correction import CORRECTIONS, TUNERS, Correction, Statistics, correction
 from limner.scores.lowprecision import Shifted, ShiftedListRequest
-from limner.scores.parallel_blocks import Block, Result
+from limner.scores.parallel_blocks import Block, Result, WorkerMap
 
 Bank = tuple[Embeddings, Embeddings] | tuple[Statistics, Statistics] | Embeddings | Scores | Statistics
 
@@ -125,11 +125,11 @@ class CorrectedScores(Scores):
         """The same as for the uncorrected scores."""
         return self.base.block_rows
 
-    def memory(self) -> Any:
+    def memory(self) -> Float32 | None:
         """The same as for the uncorrected scores."""
         return self.base.memory()
 
-    def workers(self, count: int | None) -> AbstractContextManager[Callable[..., Iterator[object]]]:
+    def workers(self, count: int | None) -> AbstractContextManager[WorkerMap]:
         """The same as for the uncorrected scores."""
         return self.base.workers(count)
 
@@ -172,7 +172,7 @@ def correct(
     scores: Scores,
     method: str | Path | type[Correction] | Correction | Statistics,
     *,
-    bank: Any = None,
+    bank: object = None,
     tune: tuple[Scores, Collection] | None = None,
     trust: bool = False,
     **options: Any,

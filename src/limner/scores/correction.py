@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -223,7 +223,7 @@ class Statistics:
         cls, correction: Correction, bank: Scores, *, identify_rows: bool, progress: ProgressLike = None
     ) -> Statistics:
         """Gathers the statistics in one or more passes over the bank."""
-        arrays = correction.gather(bank, **cast(Any, progress_for(correction.gather, progress)))
+        arrays = correction.gather(bank, **progress_for(correction.gather, progress))
         if not identify_rows:
             arrays.pop("seen", None)
         return cls(correction, bank.candidates, arrays, bank.queries if "seen" in arrays else None)
@@ -270,7 +270,7 @@ class Statistics:
     def _arrays(self) -> dict[str, Any]:
         self._refuse_unfit()
         head = {"correction": self.correction.name, **asdict(self.correction)}
-        arrays: dict[str, object] = {"head": np.array(json.dumps(head)), "candidates": _words(self.candidates)}
+        arrays: dict[str, Array] = {"head": np.array(json.dumps(head)), "candidates": _words(self.candidates)}
         return arrays | dict(self.known) | ({} if self.bank is None else {"bank": _words(self.bank)})
 
     def _refuse_unfit(self) -> None:

@@ -24,7 +24,7 @@ from limner.core.progress import ProgressLike
 from limner.core.tensors import device_named, full_precision, torch_module
 from limner.scores.base import LARGEST, Best, Scores, current_runner, refuse_overflow
 from limner.scores.lowprecision import GPUFilter, ListRequest, Selective, gpu_filter_of, request_of
-from limner.scores.parallel_blocks import TILE_ROWS, Block, Result
+from limner.scores.parallel_blocks import TILE_ROWS, Block, Result, WorkerMap
 
 if TYPE_CHECKING:
     from limner.core.tensors import Device, Tensor
@@ -109,7 +109,7 @@ class TorchScores(Scores):
         return int(np.clip(BLOCK // max(len(self.candidates), 1) // 256 * 256, 256, MOST_ROWS))
 
     @contextmanager
-    def workers(self, count: int | None) -> Iterator[Callable[..., Iterator[Any]]]:
+    def workers(self, count: int | None) -> Iterator[WorkerMap]:
         """Runs one block after the other: the device itself works in parallel."""
         yield map
 

@@ -7,7 +7,7 @@ A few query vectors take products of fewer rows, `FEW`, if the device computes t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +21,7 @@ from limner.core.ids import Ids
 from limner.core.tensors import full_precision, torch_module
 from limner.scores.base import LARGEST, Scores
 from limner.scores.device import sent_vectors
+from limner.scores.parallel_blocks import WorkerMap
 from limner.scores.set_scores import SetScores
 
 ROWS, COLUMNS = 4096, 16384
@@ -165,7 +166,7 @@ class TorchSetScores(Scores):
         return max(1, int(TOGETHER * ROWS / max(each, 1)))
 
     @contextmanager
-    def workers(self, count: int | None) -> Iterator[Callable[..., Iterator[Any]]]:
+    def workers(self, count: int | None) -> Iterator[WorkerMap]:
         """Runs one block after the other: the device itself works in parallel."""
         yield map
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
@@ -15,6 +15,16 @@ class Scorer(Protocol):
 
     def score_pairs(self, queries: Sequence[Any], candidates: Sequence[Any], /) -> object:
         """One number for each pair (queries[n], candidates[n]), higher is better."""
+
+
+class Indexed(Protocol):
+    """Items that can be indexed by position."""
+
+    def __len__(self) -> int:
+        """Their number."""
+
+    def __getitem__(self, place: Any, /) -> Any:
+        """One item, or those of a slice or of an array of positions."""
 
 
 def labels(
@@ -35,15 +45,16 @@ def labels(
     return sides[0], sides[1]
 
 
-def indexed(items: Any) -> object:
+def indexed(items: object) -> Indexed:
     """Items that can be indexed by position; a table column becomes a list, because its labels may be anything."""
     if hasattr(items, "to_list"):
-        return items.to_list()
+        return cast(Indexed, items.to_list())
     if hasattr(items, "to_pylist") and not hasattr(items, "kind"):
-        return items.to_pylist()
+        return cast(Indexed, items.to_pylist())
     if hasattr(items, "columns") and hasattr(items, "to_numpy"):
-        return items.to_numpy()
-    return items if hasattr(items, "__getitem__") and hasattr(items, "__len__") else list(items)
+        return cast(Indexed, items.to_numpy())
+    is_indexed = hasattr(items, "__getitem__") and hasattr(items, "__len__")
+    return cast(Indexed, items) if is_indexed else list(cast(Iterable[object], items))
 
 
 def as_scorer(scorer: Scorer | Callable[..., object]) -> Scorer:
@@ -68,7 +79,7 @@ class _Function:
         return self.function(queries, candidates)
 
 
-def ids_of(items: Any, chosen_ids: Iterable[object] | None, noun: str) -> Ids:
+def ids_of(items: Indexed, chosen_ids: Iterable[object] | None, noun: str) -> Ids:
     """The given ids, or those of the items, or row numbers."""
     item_ids = getattr(items, "ids", None)
     ids = Ids(chosen_ids if chosen_ids is not None else range(len(items)) if item_ids is None else item_ids, what=noun)

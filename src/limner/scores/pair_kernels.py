@@ -21,7 +21,6 @@ from limner.scores.block_kernels import insert
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 _summing = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"}, boundscheck=False)
-_intrinsic: Any = intrinsic
 
 ROWS, FEW, LANES = 16, 4, 4
 """Pairs side by side, pairs of short lists side by side, and dimensions that are read at once."""
@@ -29,6 +28,9 @@ ROWS, FEW, LANES = 16, 4, 4
 _ADDRESS, _NUMBER, _SIZE = types.uintp, types.float32, types.intp
 _INT, _LONG = ir.IntType(32), ir.IntType(64)
 _FOUR = ir.VectorType(ir.FloatType(), LANES)
+
+
+_intrinsic: Any = intrinsic
 
 
 @_intrinsic
@@ -41,17 +43,17 @@ def _added(context, x, y, total):  # type: ignore[no-untyped-def]
     return _NUMBER(_NUMBER, _NUMBER, _NUMBER), generate
 
 
-def _loaded(builder: Any, address: Any, kind: Any) -> Any:
+def _loaded(builder: ir.IRBuilder, address: ir.Value, kind: ir.Type) -> ir.Value:
     loaded = builder.load(builder.inttoptr(address, ir.PointerType(kind)))
     loaded.align = 4
     return loaded
 
 
-def _mixed(builder: Any, one: Any, second: Any, order: list[int]) -> Any:
+def _mixed(builder: ir.IRBuilder, one: ir.Value, second: ir.Value, order: list[int]) -> ir.Value:
     return builder.shuffle_vector(one, second, ir.Constant(ir.VectorType(_INT, len(order)), order))
 
 
-def _joined(builder: Any, parts: list[Any]) -> Any:
+def _joined(builder: ir.IRBuilder, parts: list[ir.Value]) -> ir.Value:
     """Short registers one after another in a long one."""
     while len(parts) > 1:
         order = list(range(2 * parts[0].type.count))
@@ -59,7 +61,7 @@ def _joined(builder: Any, parts: list[Any]) -> Any:
     return parts[0]
 
 
-def _turned(builder: Any, rows: list[Any]) -> list[Any]:
+def _turned(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
     """The transposes of blocks of four by four numbers, which lie side by side in four registers."""
     width = rows[0].type.count
     blocks = range(0, width, LANES)
@@ -70,7 +72,7 @@ def _turned(builder: Any, rows: list[Any]) -> list[Any]:
     return rows
 
 
-def _addresses(builder: Any, rows: Any, count: int) -> list[Any]:
+def _addresses(builder: ir.IRBuilder, rows: ir.Value, count: int) -> list[ir.Value]:
     """The addresses of candidates; see `_side_by_side`."""
     first, stride, places, last = (builder.extract_value(rows, n) for n in range(4))
     addresses = []

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import cache, reduce
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ TILE_ROWS, TILE_COLUMNS = 256, 1024
 Block = npt.NDArray[np.floating]
 Result = TypeVar("Result")
 State = TypeVar("State")
+Row = TypeVar("Row")
 
 
 PairScores = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], Block]
@@ -38,8 +39,25 @@ PairScores = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], Block]
 class Divisible(Protocol):
     """A consumer that can also take rows in pieces, if all candidates do not fit into one block."""
 
-    def divided(self, score: PairScores) -> object:
-        """The consumer of pieces: `piece(start, column, block)` returns a part, `join(parts)` the result of a row."""
+    def divided(self, score: PairScores) -> PieceConsumer | None:
+        """The consumer of pieces; None if it needs whole rows."""
+
+
+class WorkerMap(Protocol):
+    """A `map`, in threads or not, whose results are in the order of the rows."""
+
+    def __call__(self, function: Callable[[Row], Result], rows: Iterable[Row], /) -> Iterator[Result]:
+        """The results of the function for each element."""
+
+
+class PieceConsumer(Protocol):
+    """The consumer of pieces that a `Divisible` one gives."""
+
+    def piece(self, start: int, column: int, block: Block) -> object:
+        """The part of the result from a piece whose first row and column these are."""
+
+    def join(self, parts: Sequence[object], /) -> object:
+        """The result for rows from the parts of all their pieces."""
 
 
 def usable_cores() -> int:
@@ -100,10 +118,10 @@ def padded(matrix: Float32, rows: int) -> Float32:
 
 
 @contextmanager
-def threads(workers: int | None) -> Iterator[Callable[..., Iterator[Any]]]:
+def threads(workers: int | None) -> Iterator[WorkerMap]:
     """A `map` in threads; matrix products inside use one core each."""
     with one_thread_per_product(), ThreadPoolExecutor(workers or usable_cores()) as pool:
-        yield lambda function, *rows: pool.map(_in_context(function), *rows)
+        yield lambda function, rows: pool.map(_in_context(function), rows)
 
 
 def _in_context(function: Callable[..., Result]) -> Callable[..., Result]:

@@ -220,7 +220,7 @@ def _safetensors(path: Path) -> tuple[dict[str, Array], list[str] | None]:
     from safetensors import safe_open
 
     with safe_open(path, framework="numpy") as archive:
-        metadata: Any = archive.metadata() or {}
+        metadata = archive.metadata() or {}
         arrays: dict[str, Float32] = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
     if IDS not in metadata:
         return arrays, None

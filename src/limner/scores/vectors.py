@@ -32,6 +32,7 @@ from limner.scores.parallel_blocks import (
     Block,
     Divisible,
     PairScores,
+    PieceConsumer,
     Result,
     counted,
     fill,
@@ -204,7 +205,7 @@ class VectorScores(Scores):
 
 
 ENOUGH = 4
-"""Pieces of work per core: with fewer, some cores are idle at the end of a pass."""
+"""PieceConsumer of work per core: with fewer, some cores are idle at the end of a pass."""
 
 
 class Wide(Protocol):
@@ -250,15 +251,17 @@ def in_pieces(
     if pairs is None and not isinstance(consume, Best):
         return None
     scores.prepare()
-    divided = consume.divided(pairs)  # type: ignore[arg-type]  # `Best` needs no scores of pairs
+    divided = consume.divided(pairs)
     return None if divided is None else _joined(scores, divided, step, workers, progress)
 
 
-def _joined(scores: Wide, divided: Any, step: int, workers: int | None, progress: Progress) -> Iterator[Any]:
+def _joined(
+    scores: Wide, divided: PieceConsumer, step: int, workers: int | None, progress: Progress
+) -> Iterator[object]:
     (n, width), rows = scores.shape, scores.block_rows
     starts, lows = range(0, n, rows), range(0, width, step)
 
-    def work(place: tuple[int, int]) -> Any:
+    def work(place: tuple[int, int]) -> object:
         start, low = place
         return divided.piece(start, low, scores.piece(start, min(start + rows, n), low, min(low + step, width)))
 

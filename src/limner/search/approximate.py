@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +26,7 @@ from limner.core.progress import Progress, ProgressLike, counting
 from limner.scores.parallel_blocks import TILE_ROWS
 from limner.scores.vectors import VectorScores
 from limner.search.index_table import About
+from limner.search.items import Row
 from limner.search.store import VectorStore
 
 KINDS: Mapping[str, str] = MappingProxyType(
@@ -142,9 +142,6 @@ def build(store: VectorStore, kind: str) -> None:
     clusters = max(1, round(len(store) ** 0.5 / (8 if kind == "ivf_hnsw_sq" else 1)))
     config = getattr(kinds, KINDS[kind])(distance_type="dot", num_partitions=clusters)
     store.table.create_index("vector", config=config, replace=True)
-
-
-Row = dict[str, Any]
 
 
 def nearest_rows(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from limner.scores.base import LARGEST
 from limner.scores.exact_products import fill_small
 from limner.scores.parallel_blocks import TILE_ROWS
 from limner.scores.vectors import VectorScores
-from limner.search.approximate import Row
+from limner.search.items import Row
 from limner.search.store import VectorStore
 
 if TYPE_CHECKING:
@@ -267,6 +267,6 @@ def _outside(distance: float, dim: int) -> float:
     return 1 - distance + 4 * (gamma(dim) + 2.0**-24) * (1 + 2.0**-10)
 
 
-def _rows(table: pa.Table, chosen: Any, scores: Float32) -> list[Row]:
+def _rows(table: pa.Table, chosen: Array, scores: Float32) -> list[Row]:
     rows = table.select(["id", "value", "picture"]).take(chosen).to_pylist()
     return [{**row, "score": float(score)} for row, score in zip(rows, scores[chosen], strict=True)]

@@ -10,8 +10,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
+from limner.core.arrays import Array
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
 from limner.core.files import write_text
@@ -19,7 +19,7 @@ from limner.core.markup import guarded_row, template
 from limner.core.ranking import Ranking
 from limner.search.approximate import Recall
 from limner.search.cut_off import CutOff
-from limner.search.items import SIDE, small
+from limner.search.items import SIDE, Row, small
 
 ENDINGS = (".html", ".json", ".csv", ".run")
 NOTHING = "nothing here matches"
@@ -91,7 +91,7 @@ class Hits:
 
     queries: Items
     ranking: Ranking
-    rows: Mapping[str, Mapping[str, Any]]
+    rows: Mapping[str, Row]
     kind: str
     recall: Recall | None = None
     correction: str | None = None
@@ -113,8 +113,10 @@ class Hits:
         ]
 
     @property
-    def _scores(self) -> Any:
-        return self.ranking.scores
+    def _scores(self) -> Array:
+        import numpy as np
+
+        return np.asarray(self.ranking.scores)
 
     @property
     def description(self) -> str:

@@ -1,4 +1,4 @@
-"""Hybrid search by words and vectors, with minus terms and filters by field.
+"""Hybrid search by words and vectors, with minus terms, filters by field, and images that words change.
 
 Vectors find similar meanings, words find exact wording. Both lists are fused by reciprocal rank, which needs no common
 scale. A minus term removes the items whose texts contain it. If an index has no texts, the direction of the term is
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,9 +22,10 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
 from limner.core.progress import ProgressLike, as_progress
 from limner.core.ranking import Ranking
+from limner.search.approximate import sample
 from limner.search.hits import Hits, Match
+from limner.search.index_table import Queries, Vectors, as_vectors
 from limner.search.item_texts import ItemTexts
-from limner.search.queries import Queries, Vectors, as_vectors
 from limner.search.query_terms import FieldFilter, Terms, read_filters, read_terms
 
 if TYPE_CHECKING:
@@ -199,7 +201,7 @@ def _merged_ranks(word: tuple[Array, Array], by_vectors: tuple[Array, Array]) ->
         Ranking(Ids(["query"]), ids, places[None, :], np.asarray(scores, dtype=np.float64)[None, :], len(union))
         for places, (_, scores) in zip(at, (word, by_vectors), strict=True)
     ]
-    ranking: Any = reciprocal_rank([each for each in lists if each.depth])
+    ranking = reciprocal_rank([each for each in lists if each.depth])
     chosen = ranking.indices[0][ranking.indices[0] >= 0]
     ranks = np.zeros((2, len(union)), dtype=np.int64)
     for row, places in enumerate(at):
@@ -236,3 +238,32 @@ def _hits(index: Index, items: Items, ordered: list[tuple[Terms, Ordered]], text
         for place, hit in enumerate(hits[items.ids[number]]):
             matches[items.ids[number], hit.id] = each.match(place, texts, terms)
     return replace(hits, matches=matches)
+
+
+SAMPLE = 1_000
+"""Rows of the index from which the spread of the scores is estimated."""
+
+
+def combined_query(index: Index, *parts: Items) -> Embeddings:
+    """One query vector from texts and images: the sum of their vectors, each divided by the spread of its scores.
+
+    Scores of an image against images spread more than those of a text: a plain sum would be ranked by the image alone.
+
+    Args:
+        index: The index, with its model.
+        parts: Texts and images, which all count the same.
+    """
+    if index.about.has_sets:
+        raise LimnerError("words and an image in one query need one vector per item, and this index has several")
+    rows = sample(index.store, SAMPLE)
+    total = np.zeros(index.about.dim)
+    names: list[str] = []
+    for items in parts:
+        vectors = index.read_queries(items)[1]
+        if not isinstance(vectors, Embeddings):
+            raise LimnerError("words and an image in one query need a model with one vector for each of them")
+        for vector in vectors.matrix.astype(np.float64):
+            spread = float((rows @ vector).std())
+            total += vector / spread if spread > 0 else vector
+        names += items.values if items.kind == "text" else [Path(key).name for key in items.ids]
+    return Embeddings(Ids([" + ".join(names)], what="query"), total[None].astype(np.float32))

@@ -18,16 +18,16 @@ from limner.core.errors import LimnerError, UnknownId, UnknownName, shown
 from limner.core.ids import Ids
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.ranking import Ranking
+from limner.encoders.contract import Encoder, SetEncoder, TwoSided, identity, set_similarity
 from limner.scores import Scores, VectorSets
-from limner.scores.corrected import correct
+from limner.scores.corrected import CorrectedScores, correct
 from limner.scores.correction import Correction, Statistics
 from limner.scores.vectors import VectorScores
-from limner.search import approximate, exact_search, set_search
-from limner.search.approximate import Ann, Recall, Row
-from limner.search.encode import Encoder, SetEncoder, TwoSided, encoded_queries, identity, set_similarity
+from limner.search import approximate, exact_search, index_table, set_search
+from limner.search.approximate import Ann, Recall
 from limner.search.hits import Hits
-from limner.search.index_table import About, batches
-from limner.search.queries import Queries, Vectors, as_vectors, numbered, refuse_other_model, refuse_unlike
+from limner.search.index_table import About, Queries, Vectors, as_vectors, batches, numbered
+from limner.search.items import Row, encoded_queries
 from limner.search.store import VectorStore, Version
 from limner.search.stored_vectors import HeldVersion, StoredScores
 
@@ -114,7 +114,7 @@ class Index:
         """
         if existing not in EXISTING:
             raise UnknownName("policy for existing ids", existing, EXISTING)
-        refuse_unlike(self.about, embeddings, items)
+        index_table.refuse_unlike(self.about, embeddings, items)
         self.refuse_other(system)
         with self.store.writing():
             present = self.store.present(embeddings.ids)
@@ -138,7 +138,7 @@ class Index:
             system: The encoder.
             name: The name the user gave.
         """
-        refuse_other_model(self.about, system, name)
+        index_table.refuse_other_model(self.about, system, name)
 
     def holds(self, ids: Iterable[object]) -> list[bool]:
         """Which of these ids are in the index."""
@@ -315,7 +315,7 @@ class Index:
         return queries, self._checked(encoded_queries(self.system, queries, sets=self.about.has_sets))
 
     def _checked(self, vectors: Vectors) -> Vectors:
-        refuse_unlike(self.about, vectors)
+        index_table.refuse_unlike(self.about, vectors)
         return vectors.normalised() if self.about.similarity == "cosine" else vectors
 
     def _ann(self, exactly: bool | None, corrected: bool) -> Ann | None:
@@ -370,24 +370,24 @@ class Index:
         longest = 1.0 if self.about.similarity == "cosine" else None
         return exact_search.top(vectors, blocks, k, rows=len(self), max_norm=longest, among=among, progress=progress)
 
-    def _correction(self, vectors: Vectors, method: How, bank: object, options: Mapping[str, Any]) -> Scores:
+    def _correction(self, vectors: Vectors, method: How, bank: object, options: Mapping[str, Any]) -> CorrectedScores:
         if isinstance(bank, (str, Path)):
             bank = Statistics.load(bank, trust=bool(options.get("trust")))
         if bank is not None and not isinstance(bank, Statistics):
             bank = self.scores(bank)
         return correct(self.scores(vectors), method, bank=bank, **options)
 
-    def _corrected(self, items: Items, vectors: Vectors, k: int, scores: Any, progress: Progress) -> Hits:
+    def _corrected(self, items: Items, vectors: Vectors, k: int, scores: CorrectedScores, progress: Progress) -> Hits:
         ranking = scores.top(k, progress=progress)
         return replace(self.hits_at(items, ranking.indices, ranking.scores), correction=scores.correction.name)
 
-    def hits_at(self, items: Items, places: Array, scores: Array) -> Hits:
+    def hits_at(self, items: Items, places: Array, scores: Array | None) -> Hits:
         """The hits at these positions of the store, one row per query; -1 for none."""
         unique, loaded = np.unique(places[places >= 0]), self._loaded_version()
         rows = self.store.take(unique) if loaded is None else loaded.take(self.store, unique)
         return self._hits(items, rows, np.where(places < 0, -1, np.searchsorted(unique, places)), scores)
 
-    def _hits(self, items: Items, rows: list[dict[str, Any]], indices: Array, scores: Array) -> Hits:
+    def _hits(self, items: Items, rows: list[Row], indices: Array, scores: Array | None) -> Hits:
         ranking = Ranking(items.ids, Ids([row["id"] for row in rows], what="candidate"), indices, scores, len(self))
         return Hits(items, ranking, {row["id"]: row for row in rows}, self.about.kind)
 

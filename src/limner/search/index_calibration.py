@@ -17,10 +17,13 @@ from limner.core.progress import ProgressLike
 from limner.search.cut_off import ABSENT, NEIGHBOURS, Calibration, CutOff, calibrate
 from limner.search.hits import Hits
 from limner.search.index import Index
-from limner.search.queries import Queries
+from limner.search.index_table import Queries
+from limner.search.items import Row
 from limner.search.store import among, connect
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from limner.stats.selective import Answers
 
 EVIDENCE, NEAR = "calibration", "near"
@@ -110,7 +113,7 @@ def calibration_of(index: Index) -> Calibration:
     )
 
 
-def _evidence(evidence: Any, path: str) -> tuple[dict[str, Any], Answers]:
+def _evidence(evidence: pa.Table, path: str) -> tuple[Row, Answers]:
     """The description of a calibration and the answers to judged queries; refused if they are damaged."""
     from limner.stats.selective import Answers
 
@@ -148,7 +151,7 @@ def _keep(index: Index, calibration: Calibration) -> None:
         database.create_table(EVIDENCE, evidence)
 
 
-def _looked_up(index: Index, table: Any, ids: Any) -> FloatArray:
+def _looked_up(index: Index, table: Any, ids: Iterable[str]) -> FloatArray:
     keys: list[str] = list(ids)
     if not keys:
         return np.empty(0)

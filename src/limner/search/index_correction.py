@@ -11,7 +11,7 @@ from limner.core.paths import parse_json
 from limner.core.progress import ProgressLike
 from limner.scores.correction import Correction, Statistics
 from limner.search.index import Index
-from limner.search.queries import Queries
+from limner.search.index_table import Queries
 from limner.search.store import connect
 
 TABLE = "correction"

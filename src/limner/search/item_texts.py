@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from limner.core.arrays import Array
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.judgements import Judgements
 from limner.language.bm25 import BM25
 from limner.search.items import CAPTIONS
 from limner.search.query_terms import FieldFilter, Terms
@@ -164,7 +165,7 @@ def with_captions(collection: Collection, side: str = "images") -> Items:
     return _with_split(images, splits)
 
 
-def _pairs(pairs: Any) -> list[tuple[str, str]]:
+def _pairs(pairs: Judgements) -> list[tuple[str, str]]:
     rows = zip(pairs.rows.tolist(), pairs.columns.tolist(), strict=True)
     return [(pairs.queries[row], pairs.candidates[column]) for row, column in rows]
 

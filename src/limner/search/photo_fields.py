@@ -20,6 +20,9 @@ NAMES = ("date", "year", "camera", "latitude", "longitude", "width", "height", "
 """The fields; a photograph has those that its file tells."""
 
 
+Tags = Mapping[int, object]
+
+
 @dataclass(frozen=True)
 class PhotoMetadata:
     """What the header of an image file tells.
@@ -32,9 +35,9 @@ class PhotoMetadata:
     """
 
     size: tuple[int, int]
-    tags: Mapping[int, Any] = field(default_factory=dict)
-    details: Mapping[int, Any] = field(default_factory=dict)
-    place: Mapping[int, Any] = field(default_factory=dict)
+    tags: Tags = field(default_factory=dict)
+    details: Tags = field(default_factory=dict)
+    place: Tags = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: str | Path) -> PhotoMetadata | None:
@@ -124,14 +127,14 @@ def _iso_date(stored: object) -> str | None:
     return None
 
 
-def _degrees(parts: Any, side: object) -> float | None:
+def _degrees(parts: object, side: object) -> float | None:
     """Degrees, minutes and seconds as one number, negative to the south and west.
 
     >>> _degrees((48, 51, 30), "N"), _degrees((2, 30, 0), "W"), _degrees(None, "N")
     (48.858333, -2.5, None)
     """
     with suppress(TypeError, ValueError, ZeroDivisionError):
-        degrees, minutes, seconds = map(float, parts)
-        total = degrees + minutes / 60 + seconds / 3600
+        degrees, minutes, seconds = map(float, parts)  # type: ignore[call-overload]  # TypeError is caught
+        total: float = degrees + minutes / 60 + seconds / 3600
         return round(-total if _text(side).upper() in ("S", "W") else total, 6)
     return None

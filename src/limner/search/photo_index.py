@@ -3,6 +3,10 @@
 Nothing is written into the folder. Beside the vectors is a list of the files with their sizes and times, so that only
 new and changed files are encoded. Every half minute of work is one commit, and an interrupted run continues where it
 stopped.
+
+A copy of the vectors in plain files serves the search of an unchanged folder, which opens no database.
+To import LanceDB takes longer than all the rest of such a search. The copy is deleted before the index changes and
+written after that, so it is never that of another version. What it cannot answer, such as filters, opens the database.
 """
 
 from __future__ import annotations
@@ -10,26 +14,115 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from limner.core.arrays import Float32
+from limner.core.collection import Items
 from limner.core.errors import LimnerError, count
-from limner.core.files import write_text
+from limner.core.files import replacing, write_text
 from limner.core.image_faults import image_fault
 from limner.core.paths import cache_folder, folder_for, private_folder, read_json
 from limner.core.progress import Progress, ProgressLike, as_progress
-from limner.datasets.image_files import IMAGE_ENDINGS
-from limner.datasets.image_folder import Photos, photos
+from limner.core.registry import checked
+from limner.core.tensors import read_array
+from limner.datasets.image_folder import IMAGE_ENDINGS, Photos, photos
 from limner.encoders.batching import paced
 from limner.encoders.contract import digest, gives_sets, identity
-from limner.search.encode import encoded_known, encoded_readable
-from limner.search.index import Index, index, open_index
+from limner.search.index import MEMORY, Index, index, open_index
+from limner.search.index_table import About, Vectors
+from limner.search.items import Row, encoded_known, encoded_readable
 from limner.search.photo_fields import with_photo_fields
-from limner.search.photo_snapshot import delete_snapshot, open_snapshot, write_snapshot
+from limner.search.store import VectorStore
+from limner.search.stored_vectors import HeldVersion
+
+HEAD, VECTORS = "snapshot.json", "snapshot.npy"
+
+
+class SnapshotStore(VectorStore):
+    """A store whose database is opened when something else than its vectors and ids is asked for.
+
+    Args:
+        path: The folder of the index.
+        folder: The folder of the photographs.
+        head: What `write_snapshot` wrote beside the vectors.
+    """
+
+    def __init__(self, path: Path, folder: Path, head: Row) -> None:
+        self.path, self.pinned = str(path), None
+        self.about = About(**checked(About, head["about"], what=f"the index {path}"))
+        self._writes, self._counts = False, None
+        self._version, self._ids, self._folder = int(head["version"]), list(map(str, head["ids"])), folder
+        self._state = self._version, len(self._ids)
+
+    @cached_property
+    def table(self) -> Any:
+        """The table of the database, which is still that of the copy."""
+        opened = VectorStore.open(self.path)
+        if opened.version != self._version:
+            raise LimnerError("the folder of photographs has changed during this search: search again")
+        return opened.table
+
+    @property
+    def notes(self) -> Row:
+        """None: photographs have no approximate index."""
+        return {}
+
+    def ids(self) -> list[str]:
+        """All ids, in order."""
+        return self._ids
+
+    def take(self, places: Iterable[int]) -> list[Row]:
+        """Id, value and thumbnail of the rows at these positions, in this order."""
+        keys = [self._ids[int(place)] for place in places]
+        return [{"id": key, "value": str(self._folder / key), "picture": None} for key in keys]
+
+
+def write_snapshot(index: Index, path: Path) -> None:
+    """Writes the copy of an index, if its vectors fit into memory."""
+    about, store = index.about, index.store
+    if about.has_sets or store.size > MEMORY:
+        return
+    vectors = np.concatenate(list(store.vectors()))
+    with replacing(path / VECTORS) as draft, draft.open("wb") as stream:
+        np.save(stream, vectors)
+    head = {"version": index.version, "about": asdict(about), "ids": store.ids()}
+    write_text(path / HEAD, json.dumps(head, ensure_ascii=False))
+
+
+def delete_snapshot(path: Path) -> None:
+    """Deletes the copy, before the index changes."""
+    (path / HEAD).unlink(missing_ok=True)
+
+
+def open_snapshot(path: Path, folder: Path, *, model: Any = None) -> Index | None:
+    """The index of the copy, with its vectors in memory; None if there is no sound copy.
+
+    Args:
+        path: The folder of the index.
+        folder: The folder of the photographs.
+        model: Encodes queries.
+    """
+    if not (path / HEAD).is_file():
+        return None
+    try:
+        head = read_json(path / HEAD, what="copy of the vectors")
+        store = SnapshotStore(path, folder, head)
+        vectors: Float32 = read_array(path / VECTORS, what="copy of the vectors")
+    except (LimnerError, ValueError, KeyError, TypeError):
+        return None
+    if vectors.shape != (len(store), store.about.dim) or vectors.dtype != np.float32:
+        return None
+    index = Index(store, model, _held=HeldVersion(store.version, vectors, None))
+    index.refuse_other(model)
+    return index
+
 
 FILES = "files.json"
 """The list of files in the folder of the index."""
@@ -277,7 +370,7 @@ class _Refresh:
             self.target.write_files(self.files)
         return stored_index
 
-    def _stored(self, vectors: Any, items: Any, stored_index: Index | None) -> Index:
+    def _stored(self, vectors: Vectors, items: Items, stored_index: Index | None) -> Index:
         self.commits += 1
         if stored_index is None:
             name = self.target.model_name

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import cast
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from limner.scores.parallel_blocks import Block
 from limner.scores.set_scores import SetScores, item_ranges
 from limner.scores.vector_sets import vector_names
 from limner.search.exact_search import Best, Places, merged
-from limner.search.queries import Vectors, refuse_unlike
+from limner.search.index_table import Vectors, refuse_unlike
 from limner.search.store import VectorStore
 
 PIECE, ITEMS = 2**24, 2**16
@@ -126,8 +126,7 @@ def scores_of_items(store: VectorStore, ids: Ids, queries: Vectors) -> Scores:
         queries: Vectors of the queries as `Index.asked` gives them, normalised if they have to be.
     """
     refuse_unlike(store.about, queries)
-    sides: Any = queries, all_sets(store).subset(ids)
-    return SetScores(sides[0], sides[1], str(store.about.pooling)).T
+    return SetScores(cast(VectorSets, queries), all_sets(store).subset(ids), str(store.about.pooling)).T
 
 
 @dataclass(frozen=True, eq=False)

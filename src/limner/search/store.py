@@ -25,6 +25,7 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.core.extras import require
 from limner.core.paths import folder_for, parse_json
 from limner.search.index_table import COUNT, About, about_of, schema
+from limner.search.items import Row
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
@@ -184,7 +185,7 @@ class VectorStore:
             stored.update(batch["id"].filter(pc.is_in(batch["id"], value_set=keys)).to_pylist())
         return stored
 
-    def take(self, places: Iterable[int]) -> list[dict[str, Any]]:
+    def take(self, places: Iterable[int]) -> list[Row]:
         """Id, value and thumbnail of the rows at these positions, in this order."""
         offsets = [int(place) for place in places]
         unique = sorted(set(offsets))
@@ -195,9 +196,7 @@ class VectorStore:
         at = dict(zip(unique, rows, strict=True))
         return [at[place] for place in offsets]
 
-    def rows(
-        self, ids: Iterable[str], *, columns: Sequence[str] = ("id", "value", "picture")
-    ) -> dict[str, dict[str, Any]]:
+    def rows(self, ids: Iterable[str], *, columns: Sequence[str] = ("id", "value", "picture")) -> dict[str, Row]:
         """Columns of the rows with these ids, by id; ids that are not in the store are left out."""
         keys = [str(key) for key in ids]
         if not keys:
@@ -246,7 +245,7 @@ class VectorStore:
     # --- notes -----------------------------------------------------------------------------------------------------
 
     @property
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> Row:
         """The measurements stored with the vectors."""
         metadata = self.table.schema.field("vector").metadata or {}
         return dict(parse_json(metadata.get(b"limner", b"{}").decode(), where=f"the notes of the index {self.path}"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +16,13 @@ from limner.core.images import give_back
 from limner.scores import Scores, VectorSets
 from limner.scores.parallel_blocks import Block
 from limner.scores.vectors import VectorScores
-from limner.search.queries import Vectors
+from limner.search.index_table import Vectors
+from limner.search.items import Row
 from limner.search.set_search import Piece, pieces_of
 from limner.search.store import VectorStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def stored_vectors(store: VectorStore, ids: Sequence[str]) -> Vectors:
@@ -80,7 +84,7 @@ class HeldVersion:
 
     version: int
     vectors: Float32
-    labels: Any | None
+    labels: pa.Table | None
     pieces: tuple[Piece, ...] = ()
 
     @classmethod
@@ -101,7 +105,7 @@ class HeldVersion:
         give_back()  # what the scan needed on its threads
         return cls(store.version, matrix, labels, pieces)
 
-    def take(self, store: VectorStore, places: Iterable[int]) -> list[dict[str, Any]]:
+    def take(self, store: VectorStore, places: Iterable[int]) -> list[Row]:
         """Id, value and thumbnail of the rows at these positions, in this order."""
         offsets = [int(place) for place in places]
         if self.labels is None or not offsets:

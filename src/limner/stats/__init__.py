@@ -4,18 +4,26 @@ Bootstrap intervals, paired tests, effect sizes, correction for multiple compari
 rankings, sampling designs and estimators. Inputs have one number per query, in the same order for all systems.
 """
 
-from limner.stats.agreement import cohen_kappa, krippendorff_alpha
+from limner.stats.agreement import cohen_kappa, dawid_skene, krippendorff_alpha
 from limner.stats.bootstrap import Interval, Part, bootstrap, bootstrap_difference
 from limner.stats.bounded import mean_interval, sum_interval
 from limner.stats.bradley_terry import bradley_terry
 from limner.stats.chained import chained_means
 from limner.stats.correlation import correlation_matrix, kendall_tau_b, spearman
-from limner.stats.dawid_skene import dawid_skene
-from limner.stats.effects import cliff_delta, cohen_d, cohen_g, odds_ratio, rank_biserial
 from limner.stats.estimators import Estimate, power_tuning, stratified
 from limner.stats.groups import false_discovery, group_tests
-from limner.stats.paired import holm, mcnemar, sign_test, wilcoxon
-from limner.stats.randomisation import randomisation
+from limner.stats.paired import (
+    cliff_delta,
+    cohen_d,
+    cohen_g,
+    holm,
+    mcnemar,
+    odds_ratio,
+    randomisation,
+    rank_biserial,
+    sign_test,
+    wilcoxon,
+)
 from limner.stats.rank_sets import queries_needed, rank_sets
 from limner.stats.selective import precision_threshold
 from limner.stats.sequences import confidence_sequence, sequential

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError
+from limner.stats.correlation import median
 from limner.stats.inputs import Codes, Vector, codes, joint_codes, one_of, paired, share, vector, whole_number
-from limner.stats.order import median
 from limner.stats.resampling import Function, Means, Median, Stratum
 
 Statistic = Literal["mean", "median"] | Callable[[Vector], float]

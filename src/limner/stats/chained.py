@@ -119,8 +119,8 @@ def chained_means(
 ) -> Estimate:
     """The mean of the last value, from independent random samples of each step without replacement.
 
-    The estimate has no bias. The interval is that of `limner.stats.sum_of_means` for the residuals of the regressions,
-    each computed without its own unit.
+    The estimate has no bias. The interval is that of `limner.stats.estimators.sum_of_means` for the residuals of the
+    regressions, each computed without its own unit.
 
     Args:
         before: v_{l-1} of each unit in the sample of step l.

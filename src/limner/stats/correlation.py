@@ -1,4 +1,4 @@
-"""Rank correlation: do two measures order systems in the same way?"""
+"""Rank correlation: do two measures order systems in the same way? And ranks and medians without importing SciPy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,35 @@ import numpy.typing as npt
 
 from limner.core.errors import LimnerError
 from limner.stats.inputs import Vector, numbers, one_of, paired, refuse_non_finite
-from limner.stats.order import mean_ranks
+
+
+def mean_ranks(values: Vector) -> Vector:
+    """Ranks from 1, ties sharing their mean rank: `scipy.stats.rankdata`, without its second of imports.
+
+    >>> mean_ranks(np.array([3.0, 1.0, 3.0, 7.0])).tolist()
+    [2.5, 1.0, 2.5, 4.0]
+    """
+    _, place, times = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(times)
+    return np.asarray((last - (times - 1) / 2)[place], dtype=np.float64)
+
+
+def median(values: npt.ArrayLike) -> float:
+    """The median of one list of numbers, as `np.median` gives it, at a quarter of its cost per call.
+
+    Resampling takes a median thousands of times.
+
+    >>> median([3, 1, 2]), median([4.0, 1.0, 2.0, 3.0])
+    (2.0, 2.5)
+    """
+    array = np.asarray(values, dtype=np.float64)
+    half = len(array) // 2
+    if array.ndim != 1 or not half or np.isnan(array.sum()):  # NaN, or infinities of both signs
+        return float(np.median(array))
+    if len(array) % 2:
+        return float(np.partition(array, half)[half])
+    parted = np.partition(array, (half - 1, half))
+    return float((parted[half - 1] + parted[half]) / 2)
 
 
 def spearman(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
@@ -48,6 +76,28 @@ def kendall_tau_b(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
     from scipy.stats import kendalltau
 
     return float(kendalltau(first, second, variant="b").statistic)
+
+
+def kendall_tau_c(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
+    """Kendall's tau-c, `2 (P - Q) / (n^2 (m - 1) / m)`, with m the smaller number of different values (Stuart 1953).
+
+    P pairs have the same order under both and Q the opposite order. For columns with different numbers of levels, such
+    as a metric and a scale of four grades.
+
+    Args:
+        x: a score per item.
+        y: the same items under the other measure.
+
+    Returns:
+        -1 to 1.
+
+    >>> round(kendall_tau_c([0.1, 0.4, 0.3, 0.9], [1, 1, 2, 2]), 3)
+    0.5
+    """
+    first, second = _varied(x, y)
+    from scipy.stats import kendalltau
+
+    return float(kendalltau(first, second, variant="c").statistic)
 
 
 def correlation_matrix(table: npt.ArrayLike, *, method: Literal["kendall", "spearman"] = "kendall") -> Vector:

@@ -1,4 +1,4 @@
-"""Paired significance tests on per-query values, all two-sided.
+"""Paired significance tests on per-query values, all two-sided, and effect sizes of the differences.
 
 The difference is always `a - b`, query by query. `mcnemar` is for hits and misses, `randomisation` for any values;
 `sign_test` and `wilcoxon` use only the signs and the ranks of differences.
@@ -12,14 +12,16 @@ Glynn & Lee 2006). If every query is its own cluster, the result is that of the 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError
-from limner.stats.inputs import Vector, binary, codes, paired, vector
-from limner.stats.order import mean_ranks
+from limner.stats.correlation import mean_ranks
+from limner.stats.inputs import Vector, binary, codes, paired, vector, whole_number
 
 _EXACT_BELOW = 25  # with fewer discordant pairs than this, McNemar is exact
 _EXACT_UNITS = 50  # up to this many differing pairs (or clusters), Wilcoxon (or any test) is exact
@@ -211,3 +213,228 @@ def holm(p_values: npt.ArrayLike) -> Vector:
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(1, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
     return adjusted
+
+
+def cohen_d(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
+    """Cohen's d for pairs, `d_z = mean(a - b) / sd(a - b)`, where sd divides by n - 1 (Cohen 1988).
+
+    0 when no query differs; infinite when every query differs by the same amount.
+
+    Args:
+        a: one number per query of the first system.
+        b: the same queries of the second.
+
+    Returns:
+        The effect size.
+
+    >>> round(cohen_d([3, 5, 7], [1, 2, 3]), 3)
+    3.0
+    """
+    first, second = paired(a, b, minimum=2)
+    difference = first - second
+    mean, spread = float(difference.mean()), float(difference.std(ddof=1))
+    if np.ptp(difference) == 0:  # exactly constant: the computed spread may be a rounding residue
+        return math.copysign(math.inf, mean) if mean else 0.0
+    return mean / spread
+
+
+def rank_biserial(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
+    """Rank-biserial correlation of pairs, `(W+ - W-) / (W+ + W-)` (Kerby 2014).
+
+    The effect size of Wilcoxon's test: -1 to 1; 0 when no query differs.
+
+    Args:
+        a: one number per query of the first system.
+        b: the same queries of the second.
+
+    Returns:
+        The effect size.
+
+    >>> rank_biserial([2, 4, 0], [1, 2, 3])
+    0.0
+    """
+    first, second = paired(a, b)
+    difference = (first - second)[first != second]
+    ranks = mean_ranks(np.abs(difference))
+    return float((ranks * np.sign(difference)).sum() / ranks.sum()) if len(ranks) else 0.0
+
+
+def cliff_delta(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
+    """Cliff's delta, `P(a_i > b_j) - P(a_i < b_j)` over all i and j (Cliff 1993).
+
+    For two groups of different queries; -1 to 1, and the groups may differ in size.
+
+    Args:
+        a: values of the first group.
+        b: values of the second.
+
+    Returns:
+        The effect size.
+
+    >>> cliff_delta([3, 4], [1, 2, 3])
+    0.8333333333333334
+    """
+    first, second = vector(a, "a"), np.sort(vector(b, "b"))
+    wins = np.searchsorted(second, first, side="left").sum()
+    losses = (len(second) - np.searchsorted(second, first, side="right")).sum()
+    return float(wins - losses) / (len(first) * len(second))
+
+
+def cohen_g(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
+    """Cohen's g, `n10 / (n10 + n01) - 1/2`: the effect size of McNemar's test (Cohen 1988).
+
+    -0.5 to 0.5; 0 when no query differs. 0.05 is a small effect, 0.15 medium, 0.25 large.
+
+    Args:
+        a: 0 or 1 per query of the first system.
+        b: the same queries of the second.
+
+    Returns:
+        The effect size.
+
+    >>> cohen_g([1, 1, 1, 0], [0, 0, 0, 1])
+    0.25
+    """
+    only_a, only_b = _discordant(a, b)
+    return only_a / (only_a + only_b) - 0.5 if only_a + only_b else 0.0
+
+
+def odds_ratio(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
+    """Odds ratio of pairs that hit or miss, `n10 / n01`; 1/2 is added to both when one is 0 (Haldane 1956).
+
+    Args:
+        a: 0 or 1 per query of the first system.
+        b: the same queries of the second.
+
+    Returns:
+        The odds that `a` hits where only one of the two does.
+
+    >>> odds_ratio([1, 1, 1, 0], [0, 0, 0, 1])
+    3.0
+    """
+    only_a, only_b = _discordant(a, b)
+    correction = 0.0 if only_a and only_b else 0.5
+    return (only_a + correction) / (only_b + correction)
+
+
+def _discordant(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[int, int]:
+    first, second = binary(a, b)
+    return int((first > second).sum()), int((first < second).sum())
+
+
+_BITS = 16  # signs per table lookup: 65,536 sums fit into the cache
+_MANY = 256  # from this many equal magnitudes on, one binomial draw is faster
+
+
+def randomisation(
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    *,
+    clusters: npt.ArrayLike | None = None,
+    samples: int = 100_000,
+    seed: int = 0,
+) -> PairedTest:
+    """Fisher's randomisation test on the mean difference (Fisher 1935; for retrieval: Smucker et al. 2007).
+
+    If the systems do not differ, each query's two values are exchangeable. They are swapped at random, `samples` times:
+    `p = (hits + 1) / (samples + 1)`, where hits counts the swaps whose `|mean(a - b)|` is at least the observed one,
+    which is the statistic. With `clusters`, all queries of a cluster are swapped together.
+
+    Queries without a difference have no effect and are skipped. The signs of many equal magnitudes sum to one binomial
+    draw; the rest are looked up sixteen at a time in tables of all their sums. Both are exact, not approximations.
+
+    Args:
+        a: one number per query of the first system.
+        b: the same queries of the second.
+        clusters: a label per query, for queries that are not independent.
+        samples: how many random swaps.
+        seed: the same seed gives the same p-value.
+
+    Returns:
+        The test.
+
+    >>> test = randomisation([1, 1, 1, 1, 1, 1], [0, 0, 0, 0, 0, 0])
+    >>> round(test.p_value, 2), test.statistic  # exactly 2 of 64 patterns
+    (0.03, 1.0)
+    """
+    first, second = paired(a, b)
+    samples, seed = whole_number(samples, "samples", minimum=1), whole_number(seed, "seed", minimum=0)
+    difference = first - second
+    swapped = difference if clusters is None else _cluster_sums(difference, clusters)
+    magnitudes = np.abs(swapped[swapped != 0])
+    sums = _random_sign_sums(magnitudes, samples, np.random.default_rng(seed))
+    slack = 1e-12 * float(magnitudes.sum())  # mathematically equal sums may differ in the last digits
+    hits = int((np.abs(sums) >= abs(float(swapped.sum())) - slack).sum())
+    method = "Fisher randomisation" + ("" if clusters is None else ", by cluster")
+    differing = int((first != second).sum())
+    return PairedTest((hits + 1) / (samples + 1), float(difference.mean()), len(first), differing, method)
+
+
+def randomisation_of(
+    statistic: Callable[[Vector], float],
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    *,
+    clusters: npt.ArrayLike | None = None,
+    samples: int = 2_000,
+    seed: int = 0,
+) -> PairedTest:
+    """Fisher's randomisation test on the difference of any statistic, such as a median, by swapping and recomputing.
+
+    Like `randomisation`, with `|statistic(a') - statistic(b')|` instead of the mean difference. It is slower, so the
+    default number of swaps is lower.
+
+    Args:
+        statistic: function from per-query values to one number.
+        a: one number per query of the first system.
+        b: the same queries of the second.
+        clusters: a label per query, for queries that are not independent.
+        samples: how many random swaps.
+        seed: the same seed gives the same p-value.
+
+    Returns:
+        The test; its statistic is the observed difference.
+
+    >>> test = randomisation_of(np.median, [1, 1, 2, 1, 1, 1, 1, 1, 2], [9, 8, 9, 7, 9, 9, 8, 9, 8])
+    >>> test.statistic, bool(test.p_value < 0.05)
+    (-8.0, True)
+    """
+    first, second = paired(a, b)
+    samples, seed = whole_number(samples, "samples", minimum=1), whole_number(seed, "seed", minimum=0)
+    labels = np.arange(len(first)) if clusters is None else codes(clusters, len(first), "clusters")
+    observed = statistic(first) - statistic(second)
+    rng, hits, units = np.random.default_rng(seed), 0, int(labels.max()) + 1
+    for _ in range(samples):
+        swap = rng.random(units)[labels] < 0.5
+        drawn = statistic(np.where(swap, second, first)) - statistic(np.where(swap, first, second))
+        hits += int(abs(drawn) >= abs(observed) - 1e-12)
+    method = "Fisher randomisation" + ("" if clusters is None else ", by cluster")
+    return PairedTest((hits + 1) / (samples + 1), float(observed), len(first), int((first != second).sum()), method)
+
+
+def _cluster_sums(values: Vector, clusters: npt.ArrayLike) -> Vector:
+    return np.bincount(codes(clusters, len(values), "clusters"), weights=values).astype(np.float64)
+
+
+def _random_sign_sums(magnitudes: Vector, samples: int, rng: np.random.Generator) -> Vector:
+    """`samples` draws of the sum of the magnitudes, each with a random sign."""
+    sizes, times = np.unique(magnitudes, return_counts=True)
+    frequent = times >= _MANY
+    sums = np.zeros(samples)
+    for size, count in zip(sizes[frequent], times[frequent], strict=True):
+        sums += size * (2.0 * rng.binomial(int(count), 0.5, size=samples) - count)
+    rare = np.repeat(sizes[~frequent], times[~frequent])
+    looked_up = np.empty(samples)
+    for start in range(0, len(rare), _BITS):
+        table = _sign_sums(rare[start : start + _BITS])
+        signs = np.frombuffer(rng.bytes(2 * samples), dtype=np.uint16) & np.uint16(len(table) - 1)
+        sums += np.take(table, signs, out=looked_up, mode="clip")  # nothing is out of range: this mode avoids a copy
+    return sums
+
+
+def _sign_sums(magnitudes: Vector) -> Vector:
+    """All sums of the magnitudes with either sign; bit i of the position is the sign of the i-th."""
+    table = np.zeros(1)
+    for magnitude in magnitudes:
+        table = np.concatenate([table - magnitude, table + magnitude])
+    return table

@@ -25,7 +25,7 @@ from limner.encoders.contract import digest, identity
 from limner.encoders.opening import EncodedVectors, Source, VectorSource, load_source, source_of
 from limner.encoders.words import BagOfWords
 from limner.scores import Scores
-from limner.systems.canonical import Side, canonical_maps, pair_weights, refuse_settings
+from limner.systems.canonical import Side, canonical_maps, pair_weights, refuse_bad
 from limner.systems.hold_out import TrainedOn, saved_record
 
 if TYPE_CHECKING:
@@ -136,12 +136,7 @@ def train_aligned(
         progress: Called with (images done, images in total).
     """
     progress = as_progress(progress)
-    refuse_settings(ridge, dimensions)
-    if len(collection.images) < 2 or not len(collection.judgements):
-        raise LimnerError(
-            f"{collection.name!r} has {len(collection.images)} images and {len(collection.judgements)} pairs to train "
-            "on: expected at least 2 images with texts"
-        )
+    refuse_bad(collection, ridge, dimensions)
     image_side = source_of(images, kind="image", cache=cache)
     text_side: Source | BagOfWords = BagOfWords.fit(collection.texts.values)
     if texts is not None and texts != WORDS:

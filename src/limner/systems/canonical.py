@@ -148,8 +148,13 @@ def _dense(rows: csr_array | Array) -> Matrix:
     return np.asarray(rows if isinstance(rows, np.ndarray) else rows.toarray(), dtype=np.float64)
 
 
-def refuse_settings(ridge: float, dimensions: int) -> None:
-    """Refuses settings without a solution."""
+def refuse_bad(collection: Collection, ridge: float, dimensions: int) -> None:
+    """Refuses too few pairs to train on, and settings without a solution."""
+    if len(collection.images) < 2 or not len(collection.judgements):
+        raise LimnerError(
+            f"{collection.name!r} has {len(collection.images)} images and {len(collection.judgements)} pairs to train "
+            "on: expected at least 2 images with texts"
+        )
     if not 0 < ridge <= MOST_RIDGE or dimensions < 1:
         raise LimnerError(
             f"ridge={ridge} and dimensions={dimensions}: expected a ridge above 0, at most {MOST_RIDGE:g}, and at "

@@ -23,7 +23,7 @@ from limner.encoders.contract import digest
 from limner.encoders.image_descriptors import DESCRIPTIONS, describe, describe_one
 from limner.encoders.words import BagOfWords
 from limner.scores import Scores
-from limner.systems.canonical import Side, canonical_maps, pair_weights, refuse_settings
+from limner.systems.canonical import Side, canonical_maps, pair_weights, refuse_bad
 from limner.systems.hold_out import TrainedOn, saved_record
 
 KIND = "histograms"
@@ -151,7 +151,7 @@ def train(
         progress: Called with (images done, images in total).
     """
     progress = as_progress(progress)
-    _refuse_bad(collection, ridge, dimensions)
+    refuse_bad(collection, ridge, dimensions)
     bag = BagOfWords.fit(collection.texts.values, min_count=min_count)
     images = describe(collection.images, descriptions, workers=workers, progress=progress)
     progress.step("solving for the joint space")
@@ -186,12 +186,3 @@ def train_colours(
         workers=workers,
         progress=progress,
     )
-
-
-def _refuse_bad(collection: Collection, ridge: float, dimensions: int) -> None:
-    if len(collection.images) < 2 or not len(collection.judgements):
-        raise LimnerError(
-            f"{collection.name!r} has {len(collection.images)} images and {len(collection.judgements)} pairs to train "
-            "on: expected at least 2 images with texts"
-        )
-    refuse_settings(ridge, dimensions)

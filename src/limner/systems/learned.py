@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from limner.systems.towers.towers_model import TowersModel
 
 
-@takes("limner.systems.towers.training:towers")
+@takes("limner.systems.towers.training:TOWERS")
 def towers(
     collection: Collection, *, dev: Collection | None = None, progress: ProgressLike = None, **options: object
 ) -> TowersModel:
@@ -34,12 +34,12 @@ def towers(
             patience, seed, device, precision, checkpoint_dir,
             checkpoint_every, tensorboard, track.
     """
-    from limner.systems.towers import training
+    from limner.systems.towers.training import trained
 
-    return training.towers(collection, dev=dev, progress=progress, **options)
+    return trained("towers", collection, dev=dev, progress=progress, options=options)
 
 
-@takes("limner.systems.towers.training:pvse")
+@takes("limner.systems.towers.training:PVSE")
 def pvse(
     collection: Collection, *, dev: Collection | None = None, progress: ProgressLike = None, **options: object
 ) -> TowersModel:
@@ -54,12 +54,12 @@ def pvse(
         options: The options of "towers", plus heads (vectors per item), diversity and discrepancy (weights in the
             loss).
     """
-    from limner.systems.towers import training
+    from limner.systems.towers.training import trained
 
-    return training.pvse(collection, dev=dev, progress=progress, **options)
+    return trained("pvse", collection, dev=dev, progress=progress, options=options)
 
 
-@takes("limner.systems.towers.training:pcme")
+@takes("limner.systems.towers.training:PCME")
 def pcme(
     collection: Collection, *, dev: Collection | None = None, progress: ProgressLike = None, **options: object
 ) -> TowersModel:
@@ -74,9 +74,9 @@ def pcme(
         options: The options of "towers" except loss, margin and k, plus samples (per item) and kl (a weight in the
             loss).
     """
-    from limner.systems.towers import training
+    from limner.systems.towers.training import trained
 
-    return training.pcme(collection, dev=dev, progress=progress, **options)
+    return trained("pcme", collection, dev=dev, progress=progress, options=options)
 
 
 @takes("limner.systems.towers.finetune:finetune")

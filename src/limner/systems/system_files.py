@@ -150,9 +150,6 @@ class RunFiles:
         return by_direction
 
 
-SystemFiles = EmbeddingFiles | ScoreFile | RunFiles
-
-
 def embeddings_of(file: str, items: Items) -> Embeddings:
     """Embeddings with the ids of the items; rows without ids are used in the order of the items."""
     vectors = Embeddings.load(file)

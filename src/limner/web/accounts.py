@@ -1,22 +1,50 @@
-"""Accounts: logging in, invitations and passwords; and what an admin does with the accounts of others."""
+"""Accounts: logging in, invitations, passwords; and what an admin does with the accounts of others."""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import hmac
+import re
 import secrets
+from functools import cache
+from importlib.resources import files
+from itertools import pairwise
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from starlette.responses import RedirectResponse, Response
 
+from limner.annotate.store.people import (
+    HOURS,
+    NAME_LENGTH,
+    Annotator,
+    add_annotator,
+    annotator_of,
+    annotators,
+    by_name,
+    close_session,
+    folded_name,
+    make_invite,
+    make_reset,
+    open_invites,
+    open_session,
+    read_invite,
+    read_reset,
+    revoke_invite,
+    set_active,
+    set_password_hash,
+    set_role,
+    use_invite,
+    use_reset,
+)
 from limner.core.errors import LimnerError
+from limner.core.extras import require
 from limner.web.judging import whole_number
-from limner.web.passwords import RULE, fits, hashed, random_password
 from limner.web.site import DEVICE, NAME, SESSION, Ask, page, safe_next
 
 if TYPE_CHECKING:
-    from limner.annotate.store.people import Annotator
+    from argon2 import PasswordHasher
 
 DAYS = 7.0
 """How long a session lasts."""
@@ -34,8 +62,6 @@ def login_page(ask: Ask) -> Response:
 def login(ask: Ask) -> Response:
     """Opens a session for a name and password; an error message gives no details."""
     _refuse_without_team(ask)
-    from limner.annotate.store.people import NAME_LENGTH, by_name, folded_name
-
     name, next_page = ask.field("name").strip(), safe_next(ask.field("next", "/"))
     person = by_name(ask.site.store, name)
     device = "" if person is None else _known_device(ask, person.id)
@@ -50,8 +76,6 @@ def login(ask: Ask) -> Response:
 
 def logged_in(ask: Ask, person: Annotator, response: Response) -> Response:
     """Opens a session, and marks the browser as known for this account."""
-    from limner.annotate.store.people import open_session
-
     ask.cookie(response, SESSION, open_session(ask.site.store, person.id, hours=24 * DAYS), days=DAYS)
     device = _known_device(ask, person.id).partition(" ")[2] or secrets.token_urlsafe(12)
     ask.cookie(response, f"{DEVICE}_{person.id}", f"{device}.{_signed(ask, f'{person.id} {device}')}", days=KNOWN)
@@ -73,8 +97,6 @@ def _signed(ask: Ask, device: str) -> str:
 
 def name(ask: Ask) -> Response:
     """Stores the name of a local user."""
-    from limner.annotate.store.people import add_annotator
-
     if ask.site.team:
         raise LimnerError("in team mode your account identifies you")
     chosen = add_annotator(ask.site.store, ask.field("name"), existing=True).name
@@ -85,8 +107,6 @@ def name(ask: Ask) -> Response:
 
 def logout(ask: Ask) -> Response:
     """Ends the session, here and on the server."""
-    from limner.annotate.store.people import close_session
-
     token = ask.request.cookies.get(SESSION, "")
     if ask.site.team and token:
         close_session(ask.site.store, token)
@@ -97,8 +117,6 @@ def logout(ask: Ask) -> Response:
 
 def invitation(ask: Ask) -> Response:
     """The form for a new account; refused without a valid invitation."""
-    from limner.annotate.store.people import read_invite
-
     token = ask.request.path_params["token"]
     role = read_invite(ask.site.store, token)
     _refuse_without_team(ask)
@@ -107,8 +125,6 @@ def invitation(ask: Ask) -> Response:
 
 def accept(ask: Ask) -> Response:
     """Creates the account for an invitation, and logs in."""
-    from limner.annotate.store.people import NAME_LENGTH, read_invite, use_invite
-
     token, name = ask.request.path_params["token"], ask.field("name")
     role = read_invite(ask.site.store, token)
     _refuse_without_team(ask)
@@ -136,8 +152,6 @@ def _refuse_without_team(ask: Ask) -> None:
 
 def reset_page(ask: Ask) -> Response:
     """The form for a new password; refused without a valid link."""
-    from limner.annotate.store.resets import read_reset
-
     token = ask.request.path_params["token"]
     _refuse_without_team(ask)
     return page(ask, "reset.html", name=read_reset(ask.site.store, token).name, token=token, error="", rule=RULE)
@@ -145,8 +159,6 @@ def reset_page(ask: Ask) -> Response:
 
 def reset(ask: Ask) -> Response:
     """Sets the new password, once, and logs in."""
-    from limner.annotate.store.resets import read_reset, use_reset
-
     token = ask.request.path_params["token"]
     _refuse_without_team(ask)
     name = read_reset(ask.site.store, token).name
@@ -167,8 +179,6 @@ def account_page(ask: Ask) -> Response:
 
 def change_password(ask: Ask) -> Response:
     """Changes the password, and ends all other sessions."""
-    from limner.annotate.store.people import set_password_hash
-
     account = ask.visitor.account
     if account is None:
         raise LimnerError("there are no accounts here: start with --team")
@@ -189,15 +199,11 @@ def change_password(ask: Ask) -> Response:
 
 def accounts_of(ask: Ask) -> dict[str, object]:
     """All accounts, and the unused invitations."""
-    from limner.annotate.store.people import annotators, open_invites
-
     return {"accounts": annotators(ask.site.store), "invitations": open_invites(ask.site.store)}
 
 
 def make_invitation(ask: Ask) -> Response:
     """Creates an invitation; its URL is shown once."""
-    from limner.annotate.store.people import make_invite
-
     _refuse_without_team(ask)
     role = ask.field("role", "annotator")
     token = make_invite(ask.site.store, role=role, by=ask.site.annotator(ask.visitor))
@@ -207,8 +213,6 @@ def make_invitation(ask: Ask) -> Response:
 
 def revoke_invitation(ask: Ask) -> Response:
     """Revokes an invitation."""
-    from limner.annotate.store.people import revoke_invite
-
     _refuse_without_team(ask)
     revoke_invite(ask.site.store, whole_number(ask.field("invitation"), "invitation"))
     return RedirectResponse("/admin#accounts", 303)
@@ -216,8 +220,6 @@ def revoke_invitation(ask: Ask) -> Response:
 
 def open_or_close(ask: Ask) -> Response:
     """Opens or closes an account."""
-    from limner.annotate.store.people import set_active
-
     number, active = _other_account(ask), ask.field("active") == "yes"
     set_active(ask.site.store, number, active)
     return RedirectResponse("/admin#accounts", 303)
@@ -225,16 +227,12 @@ def open_or_close(ask: Ask) -> Response:
 
 def change_role(ask: Ask) -> Response:
     """Changes the role of an account."""
-    from limner.annotate.store.people import set_role
-
     set_role(ask.site.store, _other_account(ask), ask.field("role"))
     return RedirectResponse("/admin#accounts", 303)
 
 
 def replace_password(ask: Ask) -> Response:
     """Creates a new password for someone who has lost theirs; it is shown once."""
-    from limner.annotate.store.people import annotator_of, set_password_hash
-
     annotator = annotator_of(ask.site.store, _other_account(ask))
     new_password = random_password()
     set_password_hash(ask.site.store, annotator.id, hashed(new_password, name=annotator.name))
@@ -247,9 +245,6 @@ def replace_password(ask: Ask) -> Response:
 
 def make_reset_link(ask: Ask) -> Response:
     """Makes a link with which somebody who has lost their password chooses a new one; it is shown once."""
-    from limner.annotate.store.people import annotator_of
-    from limner.annotate.store.resets import HOURS, make_reset
-
     annotator = annotator_of(ask.site.store, _other_account(ask))
     token = make_reset(ask.site.store, annotator.id)
     about = (
@@ -272,3 +267,96 @@ def _other_account(ask: Ask) -> int:
     if number == ask.site.annotator(ask.visitor):
         raise LimnerError("this is your own account: ask another admin, or change your password under your name")
     return number
+
+
+LEAST, MOST = 10, 200
+"""Minimum and maximum length of a password."""
+DIFFERENT = 5
+"""Minimum number of different characters."""
+RULE = (
+    f"at least {LEAST} characters, {DIFFERENT} of them different; not your name, and none of the passwords that many "
+    "people use, with or without digits around it. Three or four unrelated words work well"
+)
+"""The password rule as text."""
+_AROUND = re.compile(r"^[\W\d_]+|[\W\d_]+$")
+_LOOKS_LIKE = str.maketrans("@4301!$57", "aaeoiisst")
+
+
+@cache
+def hasher() -> PasswordHasher:
+    """Argon2id with 19 MiB, two passes, one lane: OWASP's minimum, which a small server can afford."""
+    require("argon2", what="accounts")
+    from argon2 import PasswordHasher as Hasher
+
+    return Hasher(time_cost=2, memory_cost=19_456, parallelism=1)
+
+
+@cache
+def _nobody() -> str:
+    """The hash of a dummy password, so that unknown names take as long as known ones."""
+    return hasher().hash(secrets.token_urlsafe(24))
+
+
+def hashed(password: str, *, name: str) -> str:
+    """The hash of a new password; weak passwords are refused."""
+    refuse_weak(password, name)
+    return hasher().hash(password)
+
+
+def fits(password_hash: str | None, password: str) -> bool:
+    """Whether a password matches a hash; takes the same time if there is no hash."""
+    from argon2.exceptions import InvalidHashError, VerificationError
+
+    if len(password) > MOST:
+        return False
+    try:
+        return hasher().verify(password_hash or _nobody(), password) and password_hash is not None
+    except (VerificationError, InvalidHashError):
+        return False
+
+
+def refuse_weak(password: str, name: str) -> None:
+    """Refuses a weak password, with the reason.
+
+    >>> refuse_weak("correct horse battery", "ada")
+    >>> refuse_weak("Password2024!", "ada")
+    Traceback (most recent call last):
+    ...
+    limner.core.errors.LimnerError: the password is a common password, ...
+    """
+    why = _weakness(password, name)
+    if why:
+        raise LimnerError(f"the password {why}; expected {RULE}")
+
+
+def _weakness(password: str, name: str) -> str:
+    plain, called = password.casefold(), name.strip().casefold()
+    if not LEAST <= len(password) <= MOST:
+        return f"has {len(password)} characters, not {LEAST} to {MOST}"
+    if len(set(plain)) < DIFFERENT:
+        return f"has {len(set(plain))} different characters"
+    if len(called) >= 3 and (called in plain or called[::-1] in plain):
+        return "holds your name"
+    if len({ord(b) - ord(a) for a, b in pairwise(plain)}) == 1:
+        return "is a sequence of consecutive characters"
+    inner = _AROUND.sub("", plain)
+    if {plain, inner, inner.translate(_LOOKS_LIKE)} & _common():
+        return "is a common password, or close to one"
+    return ""
+
+
+@cache
+def _common() -> frozenset[str]:
+    """Common passwords."""
+    lines = gzip.decompress(files("limner.web").joinpath("common_passwords.txt.gz").read_bytes()).decode().splitlines()
+    return frozenset(line for line in lines if not line.startswith("#"))
+
+
+def random_password() -> str:
+    """A password for someone who has lost theirs: twenty letters and digits, 99 bits, easy to read out.
+
+    >>> len(random_password())
+    24
+    """
+    letters = "abcdefghijkmnpqrstuvwxyz23456789"
+    return "-".join("".join(secrets.choice(letters) for _ in range(4)) for _ in range(5))

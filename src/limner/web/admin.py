@@ -1,25 +1,36 @@
-"""The admin's view: progress, agreement, suspicious annotators, and actions."""
+"""The admin's view: progress, agreement, suspicious annotators, assigned tasks, and actions."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from limner.core.errors import LimnerError, count
+from limner.annotate.form_files import as_toml, parse_scale
+from limner.annotate.guideline import newest, scale_of, set_scale
+from limner.annotate.overview import PeopleOverview, people_overview
+from limner.annotate.pool import drawn, fill, waiting
+from limner.annotate.quality import review
+from limner.annotate.scale import COUNTS_AS
+from limner.annotate.store.answers import latest
+from limner.annotate.store.contents import caption_texts, counts, proposals
+from limner.annotate.store.contents import pairs as stored_pairs
+from limner.annotate.store.exclusions import exclude, exclusions, lift
+from limner.annotate.store.people import annotators
+from limner.annotate.store.reservations import assign_tasks, assigned_work, move_tasks, release_tasks
+from limner.annotate.store.studies import studies, study_progress
+from limner.annotate.store.tasks import add_tasks, progress
+from limner.annotate.tasks import make_tasks as cut
+from limner.core.errors import LimnerError, UnknownName, count
 from limner.web import study_pages
 from limner.web.accounts import accounts_of
 from limner.web.answer_effect import FORMS
-from limner.web.assigning import assigned_of
-from limner.web.guideline_page import as_lines
-from limner.web.jobs import Job, Pending
-from limner.web.judging import judged_collection, whole_number
-from limner.web.people_overview import PeopleOverview, people_of
+from limner.web.jobs import NOTICED, Job, Pending
+from limner.web.judging import as_lines, judged_collection, whole_number
 from limner.web.site import ROLES, Ask, Handler, page, status_of
 
 MOST = 50
@@ -36,11 +47,23 @@ STEP = 20
 _calls = itertools.count()
 
 
+def people_of(ask: Ask) -> tuple[PeopleOverview | None, Job | None]:
+    """The latest overview of people, computed in the background once for everyone, and the job if it is outdated."""
+    store = ask.site.store
+    return ask.site.library.jobs.latest(
+        ("people", ask.site.store_at),
+        "comparing answers",
+        lambda: latest(store),
+        lambda: people_overview(store),
+        patience=NOTICED,
+    )
+
+
 @dataclass
 class Work:
     """A background job started by an admin, with its result; the last one is shown."""
 
-    key: Any = None
+    key: Hashable = None
     message: str = ""
     failed: bool = False
 
@@ -53,16 +76,6 @@ def admin_page(ask: Ask, *, form: str = "", error: Exception | None = None) -> R
         form: The form that was refused; it keeps what was sent.
         error: Why it was refused.
     """
-    from limner.annotate.form_files import as_toml
-    from limner.annotate.guideline import newest
-    from limner.annotate.scale import COUNTS_AS
-    from limner.annotate.store.contents import counts
-    from limner.annotate.store.exclusions import exclusions
-    from limner.annotate.store.people import annotators
-    from limner.annotate.store.scales import scale_of
-    from limner.annotate.store.studies import studies, study_progress
-    from limner.annotate.store.tasks import progress
-
     site, store = ask.site, ask.site.store
     job, message, failed = _state(ask)
     people, comparing = people_of(ask)
@@ -130,8 +143,6 @@ def _matrix(people: PeopleOverview | None) -> list[tuple[str, list[tuple[float, 
 
 def _texts(ask: Ask, people: PeopleOverview | None) -> dict[str, str]:
     """The texts of the captions in the review queue and in the list of comments."""
-    from limner.annotate.store.contents import caption_texts
-
     if people is None:
         return {}
     wrong = [answer for each in people.queue[:MOST] for answer in each.wrong]
@@ -140,9 +151,6 @@ def _texts(ask: Ask, people: PeopleOverview | None) -> dict[str, str]:
 
 def disagreements_page(ask: Ask) -> Response:
     """Pairs that people graded differently, with everyone's answers."""
-    from limner.annotate.store.contents import caption_texts
-    from limner.annotate.store.scales import scale_of
-
     people, comparing = people_of(ask)
     disputed, start = people.disputed if people else [], ask.number("start", 0)
     listed = disputed[start : start + STEP]
@@ -191,7 +199,7 @@ def _state(ask: Ask) -> tuple[Job | None, str, bool]:
     return job, "" if job else work.message, work.failed
 
 
-def _waited(ask: Ask, work: Work, description: str, make: Any) -> Job | None:
+def _waited(ask: Ask, work: Work, description: str, make: Callable[[Job], str]) -> Job | None:
     """The job, if it is still running."""
     try:
         work.message, work.failed = str(ask.site.library.jobs.value(work.key, description, make, patience=0.2)), False
@@ -203,7 +211,7 @@ def _waited(ask: Ask, work: Work, description: str, make: Any) -> Job | None:
     return None
 
 
-def begin(ask: Ask, description: str, work: object) -> Response:
+def begin(ask: Ask, description: str, work: Callable[[Job], str]) -> Response:
     """Starts a job and redirects to the page that shows its progress."""
     state: Work = ask.request.app.state.work
     if state.key is not None and _state(ask)[0] is not None:
@@ -231,12 +239,6 @@ def make_tasks(ask: Ask) -> Response:
 
 
 def _pooled(ask: Ask, job: Job, name: str, systems: list[str], depth: int, max_pairs: int, replication: int) -> str:
-    from limner.annotate.pool import drawn, fill, waiting
-    from limner.annotate.store.contents import pairs as stored_pairs
-    from limner.annotate.store.contents import proposals
-    from limner.annotate.store.tasks import add_tasks
-    from limner.annotate.tasks import make_tasks as cut
-
     site, store = ask.site, ask.site.store
     loaded = site.library.loaded(name, patience=None)
     ready = {each: site.library.system(name, each, patience=None) for each in systems}
@@ -256,9 +258,6 @@ def _pooled(ask: Ask, job: Job, name: str, systems: list[str], depth: int, max_p
 
 def own_scale(ask: Ask) -> Response:
     """Gives the store its own grades and reasons, before the first answer."""
-    from limner.annotate.form_files import parse_scale
-    from limner.annotate.guideline import set_scale
-
     scale, rules = parse_scale(ask.field("scale").replace("\r\n", "\n"))
     set_scale(ask.site.store, scale, guideline=rules)
     return RedirectResponse("/admin#scale", 303)
@@ -276,8 +275,6 @@ def make_study(ask: Ask) -> Response:
 
 def aside(ask: Ask) -> Response:
     """Excludes an annotator, with a reason, or lifts an exclusion."""
-    from limner.annotate.store.exclusions import exclude, lift
-
     me = ask.site.annotator(ask.visitor)
     if ask.field("lift"):
         lift(ask.site.store, whole_number(ask.field("lift"), "exclusion"))
@@ -289,8 +286,6 @@ def aside(ask: Ask) -> Response:
 
 def review_task(ask: Ask) -> Response:
     """Accepts or rejects a task with wrong controls."""
-    from limner.annotate.quality import review
-
     number, decision = whole_number(ask.field("assignment"), "assignment"), ask.field("decision")
     review(ask.site.store, number, decision, reason=ask.field("reason")[:500], by=ask.site.annotator(ask.visitor))
     return RedirectResponse("/admin#review", 303)
@@ -298,7 +293,31 @@ def review_task(ask: Ask) -> Response:
 
 def api_status(ask: Ask) -> Response:
     """Progress and people, as JSON."""
-    from limner.annotate.store.contents import counts
-    from limner.annotate.store.tasks import progress
-
     return JSONResponse({"progress": progress(ask.site.store), "counts": counts(ask.site.store)})
+
+
+BACK = "/admin#assigned"
+ACTS = ("assign", "move", "release")
+
+
+def assigned_of(ask: Ask) -> dict[str, object]:
+    """Who has which assigned tasks, and everyone who can get some."""
+    store = ask.site.store
+    return {"assigned": assigned_work(store), "workers": [each for each in annotators(store) if each.active]}
+
+
+def assign(ask: Ask) -> Response:
+    """Assigns a number of tasks to a person, or moves or releases what they have not finished."""
+    store, me = ask.site.store, ask.site.annotator(ask.visitor)
+    act, person_id = ask.field("act", "assign"), whole_number(ask.field("annotator"), "annotator")
+    if act not in ACTS:
+        raise UnknownName("act", act[:40], ACTS)
+    if act == "assign":
+        assign_tasks(store, person_id, number=whole_number(ask.field("tasks"), "tasks", high=100_000), by=me)
+    elif act == "move":
+        if not ask.field("to"):
+            raise LimnerError("choose who gets the tasks")
+        move_tasks(store, person_id, whole_number(ask.field("to"), "to"), by=me)
+    else:
+        release_tasks(store, person_id)
+    return RedirectResponse(BACK, 303)

@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
+from limner.annotate.export import export
+from limner.annotate.merge import Merged, by_majority, merge
+from limner.annotate.store.answers import Answer, answers
+from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.judgements import Judgements
 from limner.web.jobs import Job
 from limner.web.judging import judged_collection
 from limner.web.side_by_side import MEASURES, with_range
 from limner.web.site import Ask, page
 
 if TYPE_CHECKING:
-    from limner.annotate.merge import Merged
-    from limner.annotate.store.answers import Answer
-    from limner.core.collection import Collection
-    from limner.core.judgements import Judgements
     from limner.evaluation.results import Result
     from limner.systems.system_spec import OpenSystem
 
@@ -38,8 +39,6 @@ FORMS = {"csv": "csv", "jsonl": "jsonl", "qrels": "qrels", "crowd": "txt", "eccv
 
 def export_file(ask: Ask) -> Response:
     """All valid answers as a file; the ECCV Caption format is a zipped folder."""
-    from limner.annotate.export import export
-
     form = ask.get("form", "csv")
     if form not in FORMS:
         raise UnknownName("form", form[:40], FORMS)
@@ -73,8 +72,6 @@ class MeasureChange:
 
 def effect_page(ask: Ask) -> Response:
     """Every system evaluated with the labels alone, and with the answers added."""
-    from limner.annotate.store.answers import answers
-
     library, name = ask.site.library, judged_collection(ask)
     stored_answers = answers(ask.site.store)
     if not stored_answers:
@@ -100,9 +97,6 @@ def effect_page(ask: Ask) -> Response:
 
 def answered(stored_answers: Sequence[Answer], evaluated: Collection) -> Merged:
     """The labels merged with the majority of the answers, over the evaluated part."""
-    from limner.annotate.aggregate import by_majority
-    from limner.annotate.merge import merge
-
     labels = [
         label
         for label in by_majority(stored_answers)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse, Response
 
+from limner.annotate.guideline import guidelines, scale_of
+from limner.annotate.scale import SCALE, Scale
 from limner.scores.correction import CORRECTIONS
 from limner.web.failures import DIRECTIONS, ORDERS, with_classes
 from limner.web.search_page import parse_request
 from limner.web.search_request import BY, FOUND, MOST, MOST_FILTERS, QUERY
 from limner.web.searching import search
 from limner.web.site import Ask
-
-if TYPE_CHECKING:
-    from limner.annotate.scale import Scale
 
 
 def collections(ask: Ask) -> Response:
@@ -44,7 +42,7 @@ def failures_json(ask: Ask) -> Response:
         {
             **asdict(failures.found[n]),
             "classes": sorted(failures.labels.get(failures.found[n].query, ())),
-            "distance": asdict(failures.distances[n]),
+            "distance": {name: getattr(failures.distances[n], name) for name in ("rank", "truth", "returned")},
         }
         for n in numbers[start : start + k]
     ]
@@ -185,8 +183,6 @@ def description(
     corrections: Iterable[str] = CORRECTIONS, versions: Iterable[str] = (), scale: Scale | None = None
 ) -> dict[str, object]:
     """The OpenAPI document, with the available corrections, the versions of the guideline, and the scale."""
-    from limner.annotate.scale import SCALE
-
     answer = _answer(scale or SCALE, versions)
     study_answer = _sent(
         ("question", "key", "answer"), question=_NUMBER, key=_KEY, answer=_parts(), milliseconds=_MILLISECONDS
@@ -220,8 +216,5 @@ def description(
 
 def openapi(ask: Ask) -> Response:
     """The OpenAPI description of the API."""
-    from limner.annotate.guideline import guidelines
-    from limner.annotate.store.scales import scale_of
-
     versions = [each.version for each in guidelines(ask.site.store)]
     return JSONResponse(description(ask.site.library.corrections, versions, scale_of(ask.site.store)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -14,23 +14,22 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application
+
 from limner.core.errors import LimnerError
 from limner.web import (
     accounts,
     admin,
     answer_effect,
     api,
-    assigning,
     estimating,
-    failure_pages,
-    guideline_page,
-    item_page,
+    failures,
     judging,
     map_page,
     search_page,
     side_by_side,
     study_pages,
-    system_wins,
 )
 from limner.web.jobs import Pending
 from limner.web.security import Guard, checked_proxies, names_of
@@ -60,12 +59,11 @@ def application(site: Site, *, hosts: Sequence[str] = (), proxies: Sequence[str]
     return app
 
 
-def _believing(app: ASGIApp, proxies: list[str]) -> Any:
+def _believing(app: ASGIApp, proxies: list[str]) -> ASGIApp:
     """Takes the client address and scheme from `X-Forwarded-For` and `-Proto`, if a trusted proxy sent them."""
     from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-    inner: Any = app
-    return ProxyHeadersMiddleware(inner, trusted_hosts=proxies)
+    return cast("ASGIApp", ProxyHeadersMiddleware(cast("ASGI3Application", app), trusted_hosts=proxies))
 
 
 @asynccontextmanager
@@ -98,12 +96,12 @@ def routes() -> list[BaseRoute]:
         _post("/name", accounts.name, role=EVERYONE),
         _get("/search", search_page.search_page, role="reviewer"),
         _post("/search", search_page.send_image, role="reviewer"),
-        _get("/item", item_page.item_page, role="reviewer"),
+        _get("/item", search_page.item_page, role="reviewer"),
         _get("/compare", side_by_side.compare, role="reviewer"),
-        _get("/wins", system_wins.wins_page, role="reviewer"),
+        _get("/wins", side_by_side.wins_page, role="reviewer"),
         _get("/slices", side_by_side.slices_page, role="reviewer"),
-        _get("/failures", failure_pages.failures_page, role="reviewer"),
-        _get("/failure", failure_pages.failure_page, role="reviewer"),
+        _get("/failures", failures.failures_page, role="reviewer"),
+        _get("/failure", failures.failure_page, role="reviewer"),
         _get("/map", map_page.map_page, role="reviewer"),
         _get("/map/points", map_page.map_points, role="reviewer"),
         _post("/map/label", map_page.label_region, role="admin"),
@@ -125,7 +123,7 @@ def routes() -> list[BaseRoute]:
     judged = [
         _get("/judge", judging.judge_page),
         _post("/judge", judging.judge_form),
-        _get("/practice", guideline_page.practice_page),
+        _get("/practice", judging.practice_page),
         _get("/captions", study_pages.captions_page),
         _post("/captions", study_pages.captions_form),
         _get("/study", study_pages.study_page),
@@ -152,9 +150,9 @@ def _admins() -> list[BaseRoute]:
         _post("/admin/role", accounts.change_role, role="admin"),
         _post("/admin/password", accounts.replace_password, role="admin", in_pool=True),
         _post("/admin/reset", accounts.make_reset_link, role="admin"),
-        _post("/admin/assign", admin.with_form("assigned", assigning.assign), role="admin"),
+        _post("/admin/assign", admin.with_form("assigned", admin.assign), role="admin"),
         _post("/admin/scale", admin.with_form("scale", admin.own_scale), role="admin"),
-        _post("/admin/guideline", admin.with_form("guideline", guideline_page.edit), role="admin"),
+        _post("/admin/guideline", admin.with_form("guideline", judging.edit), role="admin"),
         _post("/admin/aside", admin.aside, role="admin"),
         _post("/admin/review", admin.review_task, role="reviewer"),
     ]

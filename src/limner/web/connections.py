@@ -109,12 +109,7 @@ class Connection:
 
 
 class Connections:
-    """Every connection of a server.
-
-    Args:
-        limits: The limits.
-        clock: A monotonic clock, in seconds.
-    """
+    """Every connection of a server."""
 
     def __init__(self, limits: Limits | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Starts without connections."""

@@ -7,21 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 from starlette.responses import JSONResponse, Response
 
+from limner.annotate.results import Study, StudyRow, stamp, studies
+from limner.annotate.store import Store
 from limner.core.errors import LimnerError
 from limner.evaluation.reports.page.estimates import both_drawn, legend
 from limner.evaluation.reports.page.words import direction_title
 from limner.evaluation.reports.page.words import plain as shown_value
 from limner.web.jobs import NOTICED, Job
 from limner.web.site import Ask, page
-
-if TYPE_CHECKING:
-    from limner.annotate.results import Study, StudyRow
-    from limner.annotate.store import Store
 
 SECONDS = 5
 """Seconds between two updates of an open page."""
@@ -47,8 +44,6 @@ class KnownStudies:
 
 def studies_of(ask: Ask, *, patience: float = NOTICED) -> tuple[KnownStudies | None, Job | None]:
     """The latest computed studies, and the running job if they are outdated."""
-    from limner.annotate.results import stamp
-
     site, store = ask.site, ask.site.store
     return site.library.jobs.latest(
         ("studies", site.store_at), "estimating", lambda: stamp(store), lambda: _worked_out(store), patience=patience
@@ -56,8 +51,6 @@ def studies_of(ask: Ask, *, patience: float = NOTICED) -> tuple[KnownStudies | N
 
 
 def _worked_out(store: Store) -> KnownStudies:
-    from limner.annotate.results import studies
-
     try:
         return KnownStudies(studies(store))
     except LimnerError as error:

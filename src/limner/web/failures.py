@@ -1,4 +1,4 @@
-"""Failures for the page: queries whose first answer is wrong, the rank of the relevant one, and the reasons."""
+"""Failures: queries whose first answer is wrong, the rank of the relevant one, the reasons, and the pages of both."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from starlette.responses import Response
 
+from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.evaluation.reports.page.gallery import size_of
 from limner.systems.system_spec import OpenSystem
-from limner.web.jobs import NOTICED, Job
+from limner.web.jobs import NOTICED, Job, Pending
 from limner.web.library import Library
-from limner.web.loaded_collection import Loaded
+from limner.web.ready_system import Loaded
+from limner.web.search_request import HELD_OUT
+from limner.web.site import Ask, page, query
 
 if TYPE_CHECKING:
-    from limner.core.collection import Collection
     from limner.explain.concept_agreement import ConceptAgreement
     from limner.explain.failures import Explanations, Failure
     from limner.scores import Scores
@@ -50,17 +53,13 @@ class FailurePanel:
 
 
 @dataclass(frozen=True)
-class Distance:
-    """The rank of the relevant candidate of a failed query.
+class Place:
+    """The rank of the relevant candidate of a query."""
 
-    Args:
-        rank: Rank of the best relevant candidate, 2 or more.
-        truth: Its score.
-        returned: The score of the first answer.
-    """
-
+    query: str
     rank: int
     truth: float
+    first: str
     returned: float
 
 
@@ -86,7 +85,7 @@ class Story:
     classes: tuple[str, ...]
     truth: FailurePanel
     returned: FailurePanel
-    distance: Distance
+    distance: Place
     words: Sequence[str]
     captions: tuple[Sequence[str], Sequence[str]] = ((), ())
 
@@ -106,7 +105,7 @@ class ExplainedFailures:
     """
 
     found: Sequence[Failure]
-    distances: Sequence[Distance]
+    distances: Sequence[Place]
     labels: Mapping[str, frozenset[str]]
     explained: Explanations | None
     queries: int
@@ -129,7 +128,7 @@ class ExplainedFailures:
 
     @property
     def _named(self) -> list[frozenset[str]]:
-        from limner.explain.failure_rules import NONE
+        from limner.explain.failure_classes import NONE
 
         return [self.labels.get(failure.query) or frozenset({NONE}) for failure in self.found]
 
@@ -178,8 +177,7 @@ def failures_of(library: Library, collection: str, system: str, direction: str) 
 
 def class_names(*, annotated: bool) -> tuple[str, ...]:
     """The classes of failures: of annotated objects, or of captions."""
-    from limner.explain.failure_classes import ALTERNATIVE, CAPTION_CLASSES, CLASSES
-    from limner.explain.failure_rules import NONE
+    from limner.explain.failure_classes import ALTERNATIVE, CAPTION_CLASSES, CLASSES, NONE
 
     return (*CLASSES, NONE) if annotated else (*CAPTION_CLASSES, ALTERNATIVE)
 
@@ -214,7 +212,7 @@ def _explained(ready: OpenSystem, loaded: Loaded, direction: str, job: Job) -> E
     evaluated = loaded.evaluated
     scores = ready.scores.T if direction == "t2i" else ready.scores
     failed = failures(scores, evaluated, direction=direction, judgements=evaluated.judgements.name)
-    distances = _distances(scores, evaluated, direction, [failure.query for failure in failed], job)
+    distances = placed(scores, evaluated, direction, [failure.query for failure in failed], job)
     sides = (evaluated.texts, evaluated.images) if direction == "t2i" else (evaluated.images, evaluated.texts)
     sizes = (len(sides[0]), len(sides[1]))
     from limner.language.wordnet import WordNet
@@ -229,35 +227,6 @@ def _explained(ready: OpenSystem, loaded: Loaded, direction: str, job: Job) -> E
     return ExplainedFailures(failed, distances, label_all(done.failures, done.concepts, reader), done, *sizes)
 
 
-def _distances(
-    scores: Scores, evaluated: Collection, direction: str, queries: Sequence[str], job: Job
-) -> list[Distance]:
-    """The rank of the relevant candidate of every failed query."""
-    return [
-        Distance(place.rank, place.truth, place.returned)
-        for place in placed(scores, evaluated, direction, queries, job)
-    ]
-
-
-@dataclass(frozen=True)
-class Place:
-    """The rank of the relevant candidate of a query.
-
-    Args:
-        query: Its id.
-        rank: Rank of the best relevant candidate.
-        truth: Its score.
-        first: The candidate at rank 1.
-        returned: Its score.
-    """
-
-    query: str
-    rank: int
-    truth: float
-    first: str
-    returned: float
-
-
 def placed(scores: Scores, evaluated: Collection, direction: str, queries: Sequence[str], job: Job) -> list[Place]:
     """Rank and score of the best relevant candidate of every query, and its first answer; ties in candidate order."""
     pairs = evaluated.judged(evaluated.judgements.name, direction).relevant
@@ -266,13 +235,12 @@ def placed(scores: Scores, evaluated: Collection, direction: str, queries: Seque
     for low in range(0, len(queries), _AT_ONCE):
         some = queries[low : low + _AT_ONCE]
         block = np.asarray(scores.restrict(queries=some).block(0, len(some)))
-        for query, row in zip(some, block, strict=True):
-            at = pairs.queries.index(query)
-            right = [columns[pairs.candidates[int(c)]] for c in pairs.columns[pairs.indptr[at] : pairs.indptr[at + 1]]]
+        for query_id, row in zip(some, block, strict=True):
+            right = [columns[key] for key in pairs.relevant_to(query_id)]
             best = max(right, key=lambda column: (row[column], -column))
             rank = 1 + int((row > row[best]).sum()) + int((row[:best] == row[best]).sum())
             first = int(row.argmax())
-            places.append(Place(query, rank, float(row[best]), scores.candidates[first], float(row[first])))
+            places.append(Place(query_id, rank, float(row[best]), scores.candidates[first], float(row[first])))
         job(low + len(some), len(queries))
     return places
 
@@ -286,7 +254,7 @@ def story(failures: ExplainedFailures, number: int, loaded: Loaded, *, brief: bo
         loaded: The collection.
         brief: Whether to leave out the explanation, for a list.
     """
-    from limner.explain.failure_rules import NONE
+    from limner.explain.failure_classes import NONE
 
     failure = failures.found[number]
     classes = tuple(sorted(failures.labels.get(failure.query) or {NONE})) if failures.labels else ()
@@ -317,10 +285,8 @@ def _full_story(brief: Story, failures: ExplainedFailures, number: int, loaded: 
 def _captions(loaded: Loaded, image: str) -> list[str]:
     """The captions of an image."""
     evaluated = loaded.evaluated
-    pairs = evaluated.judged(evaluated.judgements.name, "i2t").relevant
-    place = pairs.queries.index(image)
-    columns = pairs.columns[pairs.indptr[place] : pairs.indptr[place + 1]]
-    return [str(evaluated.texts.values[evaluated.texts.ids.index(pairs.candidates[int(c)])]) for c in columns]
+    captions = evaluated.judged(evaluated.judgements.name, "i2t").relevant_to(image)
+    return [str(evaluated.texts.values[evaluated.texts.ids.index(key)]) for key in captions]
 
 
 def _boxes(done: Explanations, image: str, agreement: ConceptAgreement) -> list[tuple[str, tuple[float, ...], bool]]:
@@ -342,3 +308,77 @@ def _clipped_box(name: str, box: tuple[float, ...], common: bool, width: float, 
     left, right = (round(min(max(0.0, side), width), 1) for side in (box[0], box[2]))
     top, bottom = (round(min(max(0.0, side), height), 1) for side in (box[1], box[3]))
     return Box(name, left, top, right - left, bottom - top, common)
+
+
+STEP = 24
+"""Number of failures per page."""
+
+
+@dataclass(frozen=True)
+class FailureList:
+    """The settings of a failures page: system, filter and order."""
+
+    collection: str
+    system: str
+    direction: str
+    kind: str = ""
+    words: str = ""
+    order: str = "far"
+
+    @classmethod
+    def from_url(cls, ask: Ask) -> FailureList:
+        """The list settings in a URL."""
+        library = ask.site.library
+        source = library.known_collection(ask.get("c")), ask.get("s") or library.names[0], ask.get("d") or "t2i"
+        return cls(*source, ask.get("class"), ask.get("q")[:200], ask.get("order") or "far")
+
+    def link(self, **more: int | str) -> str:
+        """The query parameters of a link within this list."""
+        parameters = {"c": self.collection, "s": self.system, "d": self.direction, "q": self.words, "class": self.kind}
+        order = "" if self.order == "far" else self.order
+        return query(**{**parameters, "order": order, **more})
+
+
+def failures_page(ask: Ask) -> Response:
+    """Failures of a system, the worst rank of the relevant item first."""
+    library, listed = ask.site.library, FailureList.from_url(ask)
+    failures, reading = _failures(library, listed)
+    start = ask.number("start", 0)
+    numbers = failures.listed(listed.kind, listed.words, listed.order)
+    loaded = library.loaded(listed.collection)
+    stories = [story(failures, n, loaded, brief=True) for n in numbers[start : start + STEP]]
+    return page(
+        ask, "failures.html", failures=failures, stories=stories, listed=listed, start=start, step=STEP,
+        total=len(numbers), orders=ORDERS, collections=library.collections, systems=library.names, reading=reading,
+    )  # fmt: skip
+
+
+def _failures(library: Library, listed: FailureList) -> tuple[ExplainedFailures, Job | None]:
+    """The failures with their classes; or, while captions are read and no class is asked for, without, and the job."""
+    source = listed.collection, listed.system, listed.direction
+    failures = failures_of(library, *source)
+    try:
+        return with_classes(library, *source, patience=NOTICED if listed.kind else 0.3), None
+    except Pending as pending:
+        if listed.kind:
+            raise
+        return failures, pending.job
+
+
+def failure_page(ask: Ask) -> Response:
+    """One failure, explained by boxes on the images and by text."""
+    library, listed = ask.site.library, FailureList.from_url(ask)
+    failures, _ = _failures(library, listed)
+    number = failures.number(ask.get("query"))
+    failure_story = story(failures, number, library.loaded(listed.collection))
+    order = failures.listed(listed.kind, listed.words, listed.order)
+    place = order.index(number) if number in order else 0
+    earlier, further = (
+        [failures.found[n].query for n in positions] for positions in (order[:place][-1:], order[place + 1 :][:1])
+    )
+    same_query = {"q": failure_story.text} if failure_story.by_text else {"image": failure_story.truth.image}
+    return page(
+        ask, "failure.html", story=failure_story, listed=listed, failures=failures, place=place + 1, total=len(order),
+        again=query(c=listed.collection, s=listed.system, split=HELD_OUT, **same_query), earlier=earlier,
+        further=further,
+    )  # fmt: skip

@@ -1,6 +1,7 @@
 """Judging: one pair at a time, by keyboard, touch, or plain form; an answer is stored before it is shown as saved.
 
-Annotators never see scores, other people's answers, or which pairs are controls.
+Annotators never see scores, other people's answers, or which pairs are controls. The guideline is shown before the
+first pair, with three practice pairs, and edited by an admin.
 """
 
 from __future__ import annotations
@@ -10,18 +11,28 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
 
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from limner.core.errors import LimnerError, count
+from limner.annotate.guideline import Guideline, GuidelineExample, known_version, newest, revise, scale_of
+from limner.annotate.scale import Scale, check_comment, relevant
+from limner.annotate.store.answers import Saved, submit, undo
+from limner.annotate.store.reservations import tasks_left
+from limner.annotate.store.schema import Row
+from limner.annotate.store.tasks import (
+    AssignedTask,
+    Item,
+    assignment_of,
+    assignments_of,
+    give_back,
+    lease,
+    progress,
+    progress_of,
+)
+from limner.core.errors import LimnerError, UnknownId, count
 from limner.web.estimating import can_stop
 from limner.web.site import Ask, page, query
-
-if TYPE_CHECKING:
-    from limner.annotate.scale import Scale
-    from limner.annotate.store.answers import Saved
-    from limner.annotate.store.tasks import AssignedTask, Item
 
 NUMBER = 2**31 - 1
 LAST = 999_999
@@ -31,11 +42,6 @@ _KEY = re.compile(r"[A-Za-z0-9_-]{8,64}")
 
 def judge_page(ask: Ask) -> Response:
     """The next pair to judge, or one of the annotator's earlier pairs; the progress if none is left."""
-    from limner.annotate.guideline import newest
-    from limner.annotate.store.reservations import tasks_left
-    from limner.annotate.store.scales import scale_of
-    from limner.annotate.store.tasks import progress_of
-
     store, me = ask.site.store, ask.site.annotator(ask.visitor)
     assigned_task = _asked_task(ask, me)
     own_progress = progress_of(store, me)
@@ -55,8 +61,6 @@ def judge_page(ask: Ask) -> Response:
 
 
 def _no_pair(ask: Ask, own_progress: Mapping[str, int]) -> Response:
-    from limner.annotate.store.tasks import progress
-
     finished = f"{count(own_progress['finished'], 'task')} and given {count(own_progress['answers'], 'answer')}"
     if progress(ask.site.store)["tasks"]:
         links = [("/admin", "See progress, or make tasks")]
@@ -77,16 +81,7 @@ def empty_page(
 
 
 def form_page(ask: Ask, template: str, *, done: int, total: int, error: str = "", **known: object) -> Response:
-    """A page of a study's form, with a new key for its answer; with an error, what was sent stays in it.
-
-    Args:
-        ask: The request.
-        template: It extends form.html.
-        done: How many answers are given.
-        total: How many are asked for.
-        error: Why the answer was refused.
-        known: What the template shows.
-    """
+    """A page of a study's form, with a new key for its answer; with an error, what was sent stays in it."""
     form = {"done": done, "total": total, "error": error, "key": secrets.token_urlsafe(16)}
     return page(ask, template, status=400 if error else 200, headers=None, **form, **known)
 
@@ -101,8 +96,6 @@ def scale_choices(scale: Scale) -> dict[str, object]:
 
 def _asked_task(ask: Ask, me: int) -> AssignedTask | None:
     """The task in the URL if it belongs to the annotator; otherwise the current one."""
-    from limner.annotate.store.tasks import assignment_of, lease
-
     number = ask.number("assignment", 0, high=NUMBER)
     return assignment_of(ask.site.store, me, number) if number else lease(ask.site.store, me)
 
@@ -116,8 +109,6 @@ def _first(assigned_task: AssignedTask) -> int:
 
 def _neighbours(ask: Ask, assigned_task: AssignedTask) -> tuple[int | None, int | None]:
     """The annotator's previous and next task."""
-    from limner.annotate.store.tasks import assignments_of
-
     assignments = assignments_of(ask.site.store, assigned_task.annotator)
     place = assignments.index(assigned_task.id) if assigned_task.id in assignments else len(assignments)
     return (assignments[place - 1] if place else None), (
@@ -174,8 +165,6 @@ def task_of(ask: Ask, assigned_task: AssignedTask) -> dict[str, object]:
 
 def judge_form(ask: Ask) -> Response:
     """An answer sent as a form; sending the same form again changes nothing."""
-    from limner.annotate.store.scales import scale_of
-
     action, item = ask.field("act", "save"), whole_number(ask.field("item"), "item")
     at = whole_number(ask.field("at") or "0", "at", low=0)
     assignment_id = whole_number(ask.field("assignment") or "0", "assignment", low=0)
@@ -194,8 +183,6 @@ def judge_form(ask: Ask) -> Response:
 
 def _moved(ask: Ask, assignment_id: int, at: int) -> str:
     """The URL of a pair of a task; before its first or after its last pair, that of the neighbouring task."""
-    from limner.annotate.store.tasks import assignment_of
-
     if not assignment_id:
         return f"/judge?at={max(0, at)}"
     assigned_task = assignment_of(ask.site.store, ask.site.annotator(ask.visitor), assignment_id)
@@ -207,7 +194,7 @@ def _moved(ask: Ask, assignment_id: int, at: int) -> str:
     return f"/judge?{query(assignment=assignment_id, at=max(0, at))}"
 
 
-def whole_number(value: Any, field: str, *, low: int = 1, high: int = NUMBER) -> int:
+def whole_number(value: object, field: str, *, low: int = 1, high: int = NUMBER) -> int:
     """An integer that the store can hold; 3.0 counts as one in JSON."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 12:
         value = int(value)
@@ -233,13 +220,8 @@ def as_conflicts() -> Iterator[None]:
         raise
 
 
-def _save(ask: Ask, item: int, key: object, values: dict[str, Any], guideline: object, assignment: int | None) -> Saved:
+def _save(ask: Ask, item: int, key: object, values: Row, guideline: object, assignment: int | None) -> Saved:
     """Stores an answer (grade, reasons, milliseconds, comment) under the version of the guideline that was read."""
-    from limner.annotate.guideline import known_version
-    from limner.annotate.scale import check_comment
-    from limner.annotate.store.answers import submit
-    from limner.annotate.store.scales import scale_of
-
     me, scale = ask.site.annotator(ask.visitor), scale_of(ask.site.store)
     scale.check_reasons(values["reasons"], scale.check_grade(values["grade"]))
     check_comment(values["comment"])
@@ -249,9 +231,6 @@ def _save(ask: Ask, item: int, key: object, values: dict[str, Any], guideline: o
 
 
 def _withdraw(ask: Ask, item: int, key: object, assignment: int | None) -> Saved:
-    from limner.annotate.guideline import newest
-    from limner.annotate.store.answers import undo
-
     me, checked = ask.site.annotator(ask.visitor), answer_key(key)
     version = newest(ask.site.store).version
     with as_conflicts():
@@ -285,8 +264,6 @@ def body(ask: Ask, allowed: tuple[str, ...], needed: tuple[str, ...]) -> Mapping
 
 def api_task(ask: Ask) -> Response:
     """Leases a task, or returns the current one."""
-    from limner.annotate.store.tasks import lease
-
     body(ask, (), ())
     assigned_task = lease(ask.site.store, ask.site.annotator(ask.visitor))
     return JSONResponse({"task": None if assigned_task is None else task_of(ask, assigned_task)})
@@ -332,8 +309,6 @@ def _saved_response(saved: Saved) -> Response:
 
 def api_return(ask: Ask) -> Response:
     """Returns a task early."""
-    from limner.annotate.store.tasks import give_back
-
     fields = body(ask, ("assignment",), ("assignment",))
     give_back(ask.site.store, ask.site.annotator(ask.visitor), json_whole(fields["assignment"], "assignment"))
     return JSONResponse({"returned": True})
@@ -341,7 +316,84 @@ def api_return(ask: Ask) -> Response:
 
 def api_mine(ask: Ask) -> Response:
     """The visitor's own progress, and the account to send back with what is for this visitor alone."""
-    from limner.annotate.store.tasks import progress_of
-
     own_progress = progress_of(ask.site.store, ask.site.annotator(ask.visitor))
     return JSONResponse({**own_progress, "account": ask.site.account(ask.visitor)})
+
+
+PRACTICE = 3
+FROM_LABELS = {True: "The caption was written for this image.", False: "The caption was written for another image."}
+SEPARATOR = "|"
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """The feedback on a practice answer."""
+
+    agrees: bool
+    words: str
+
+
+def practice_page(ask: Ask) -> Response:
+    """One practice pair; with a grade, the guideline's feedback on it. Nothing is stored."""
+    scale = scale_of(ask.site.store)
+    pairs = _pairs(ask, newest(ask.site.store))
+    number = ask.number("n", 1, low=1, high=len(pairs))
+    grade = ask.number("grade", 0, high=4)
+    pair = pairs[number - 1]
+    return page(
+        ask, "practice.html", pair=pair, number=number, total=len(pairs), grade=grade,
+        scale=scale, collection=judged_collection(ask), feedback=feedback(pair, grade, scale) if grade else None,
+    )  # fmt: skip
+
+
+def feedback(pair: GuidelineExample, grade: int, scale: Scale) -> Feedback:
+    """Whether a grade equals the guideline's, or is next to it on the same side of yes and no."""
+    agrees, right = relevant(grade) == relevant(pair.grade), scale.by_value[pair.grade]
+    named = f"{right.key}, {right.label}"
+    if grade == pair.grade:
+        return Feedback(True, f"Yes: {named}. {pair.why}".strip())
+    return Feedback(agrees, f"{'Close. ' if agrees else ''}The guideline says {named}. {pair.why}".strip())
+
+
+def _pairs(ask: Ask, guideline: Guideline) -> Sequence[GuidelineExample]:
+    """The first examples; if there are not enough, labelled pairs and a mismatched pair."""
+    examples = guideline.examples[:PRACTICE]
+    if len(examples) == PRACTICE:
+        return examples
+    evaluated = ask.site.library.loaded(judged_collection(ask)).evaluated
+    own_captions: dict[str, str] = {}
+    for image, text, grade in evaluated.judgements:
+        if grade > 0 and text in evaluated.texts.ids:
+            own_captions.setdefault(image, str(evaluated.texts.values[evaluated.texts.ids.index(text)]))
+    images = list(own_captions)
+    id_pairs = [
+        (images[n], images[n if n != 1 else (len(images) // 2 + 1) % len(images)])
+        for n in range(min(PRACTICE, len(images)))
+    ]
+    labelled = [GuidelineExample(i, own_captions[j], 4 if i == j else 1, FROM_LABELS[i == j]) for i, j in id_pairs]
+    return [*examples, *labelled][:PRACTICE]
+
+
+def edit(ask: Ask) -> Response:
+    """Creates a new version of the guideline from an admin's form."""
+    scale = scale_of(ask.site.store)
+    examples = [_example(ask, line, scale) for line in ask.field("examples").splitlines() if line.strip()]
+    revise(ask.site.store, ask.field("text").replace("\r\n", "\n"), examples)
+    return RedirectResponse("/admin#guideline", 303)
+
+
+def _example(ask: Ask, line: str, scale: Scale) -> GuidelineExample:
+    """An example: image | caption | key of the grade | why."""
+    parts = [part.strip() for part in line.split(SEPARATOR)]
+    if len(parts) not in (3, 4):
+        raise LimnerError(f"example {line[:60]!r}: expected image | caption | grade | why")
+    images = ask.site.library.loaded(judged_collection(ask)).whole.images
+    if parts[0] not in images.ids:
+        raise UnknownId(f"example {line[:60]!r}: no image {parts[0][:80]!r}")
+    return GuidelineExample(parts[0], parts[1], scale.with_key(parts[2].lower()), parts[3] if len(parts) == 4 else "")
+
+
+def as_lines(guideline: Guideline, scale: Scale) -> str:
+    """The examples in the format of the form."""
+    rows = [(each.image, each.text, scale.by_value[each.grade].key, each.why) for each in guideline.examples]
+    return "\n".join(f" {SEPARATOR} ".join(row) for row in rows)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -82,7 +82,7 @@ class KeptSystems:
             write(new, path)
         return new
 
-    def model(self, key: str | None, make: Callable[[], Any]) -> Any:
+    def model(self, key: str | None, make: Callable[[], object]) -> object:
         """A trained system."""
         from limner.systems import load
 
@@ -165,9 +165,8 @@ def model_key(model: str | None, data: str | None, features: object) -> str | No
     return key_of(VERSION, model, data, b"" if features is None else read_bytes(features, what="features"))
 
 
-def _save_model(model: Any, path: Path) -> None:
-    if hasattr(model, "save"):
-        model.save(path)
+def _save_model(model: object, path: Path) -> None:
+    getattr(model, "save", lambda _: None)(path)
 
 
 def _write_vectors(noted: Noted, path: Path) -> None:
@@ -177,13 +176,11 @@ def _write_vectors(noted: Noted, path: Path) -> None:
     if type(scores) is not VectorScores:
         return
     sides = {"image": scores.query_vectors, "text": scores.candidate_vectors}
-    arrays = {f"{side}_{name}": value for side, each in sides.items() for name, value in _arrays(each)}
+    arrays: dict[str, Any] = {}
+    for side, each in sides.items():
+        arrays |= {f"{side}_ids": np.array(list(each.ids), dtype=np.str_), f"{side}_vectors": each.matrix}
     with replacing(path) as draft, draft.open("wb") as file:
         np.savez(file, similarity=np.array(scores.similarity), notes=np.array(notes, dtype=np.str_), **arrays)
-
-
-def _arrays(vectors: Embeddings) -> Iterable[tuple[str, Any]]:
-    return ("ids", np.array(list(vectors.ids), dtype=np.str_)), ("vectors", vectors.matrix)
 
 
 def _read_vectors(path: Path) -> Noted:

@@ -7,26 +7,24 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from limner.annotate.store import Store
+from limner.annotate.store.contents import add_collection
+from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.progress import Progress
 from limner.scores.correction import CORRECTIONS, correction
 from limner.systems.opening import features_of, find_system
 from limner.systems.system_files import ScoreFile
 from limner.systems.system_spec import OpenSystem, SystemSpec
 from limner.web.jobs import NOTICED, PATIENCE, Job, Jobs, Pending
 from limner.web.kept_systems import KeptSystems
-from limner.web.loaded_collection import Loaded
-from limner.web.ready_system import ReadySystem, ready_system
+from limner.web.ready_system import Loaded, ReadySystem, ready_system
 from limner.web.search_request import ALL, HELD_OUT
 from limner.web.served_index import ServedIndex
-
-if TYPE_CHECKING:
-    from limner.annotate.store import Store
-    from limner.core.collection import Collection
-    from limner.core.progress import Progress
 
 
 class Library:
@@ -140,7 +138,6 @@ class Library:
         source = self.collections[self.known_collection(name)]
 
         def work(job: Job) -> Loaded:
-            from limner.core.collection import Collection
             from limner.datasets import load
 
             collection = source if isinstance(source, Collection) else load(source, **self.options)
@@ -190,8 +187,6 @@ class Library:
 
         So `limner annotate serve STORE` opens the collection again.
         """
-        from limner.annotate.store.contents import add_collection
-
         source = self.collections[name]
         evaluated = self.loaded(name, patience=None).evaluated
         add_collection(store, evaluated, spec=source if isinstance(source, str) else name, progress=progress)

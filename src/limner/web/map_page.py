@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response, StreamingResponse
 
+from limner.annotate.pool import fill, merged, proposed, waiting
+from limner.annotate.store.contents import DEPTH, proposals
+from limner.annotate.store.tasks import add_tasks
+from limner.annotate.tasks import make_tasks
 from limner.core.errors import LimnerError, UnknownName, count
+from limner.core.ranking import Ranking
 from limner.web.admin import begin
 from limner.web.failures import DIRECTIONS, with_classes
 from limner.web.jobs import NOTICED, Job
@@ -17,7 +22,6 @@ from limner.web.search_request import HELD_OUT
 from limner.web.site import Ask, page, query
 
 if TYPE_CHECKING:
-    from limner.core.ranking import Ranking
     from limner.explain.embedding_map import EmbeddingMap
 
 PARTS = {"map.js": "text/javascript", "map.css": "text/css"}
@@ -97,11 +101,6 @@ def label_region(ask: Ask) -> Response:
 
 def _tasks(ask: Ask, job: Job, name: str, system: str, chosen: list[str], depth: int, people: int) -> str:
     """Pools the first answers to these queries, and creates tasks for pairs without one."""
-    from limner.annotate.pool import fill, merged, proposed, waiting
-    from limner.annotate.store.contents import proposals
-    from limner.annotate.store.tasks import add_tasks
-    from limner.annotate.tasks import make_tasks
-
     site, store = ask.site, ask.site.store
     loaded = site.library.loaded(name, patience=None)
     lists = _lists(site.library, name, system, chosen)
@@ -117,8 +116,6 @@ def _tasks(ask: Ask, job: Job, name: str, system: str, chosen: list[str], depth:
 
 def _lists(library: Library, name: str, system: str, chosen: list[str]) -> dict[str, Ranking]:
     """The system's answers to the images and texts of a region, by direction."""
-    from limner.annotate.store.contents import DEPTH
-
     scores = library.system(name, system, patience=None).scores
     rankings = {}
     for mark, direction, side_scores in (("i", "i2t", scores), ("t", "t2i", scores.T)):

@@ -21,11 +21,6 @@ from starlette.exceptions import HTTPException
 class Throttle:
     """Allows each key `burst` attempts at once, and then one every `every` seconds (generic cell rate algorithm).
 
-    Args:
-        burst: Number of attempts at once.
-        every: Seconds until one more is allowed.
-        clock: A monotonic clock, in seconds.
-
     >>> now = [0.0]
     >>> slow = Throttle(2, 10.0, clock=lambda: now[0])
     >>> [slow.take("a") for _ in range(3)], slow.take("b")

@@ -1,37 +1,86 @@
 """Search for the page: images and texts by a text or an image, with plain and corrected scores.
 
-All items of the searched part are scored, so every answer is exact; an index has its own search.
+All items of the searched part are scored, so every answer is exact; an index has its own search. Answers with a
+guaranteed precision are cut off by a calibration with the collection's judgements, made once per system.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from limner.core.arrays import FloatArray, IntArray
+from limner.core.collection import Collection, Items
 from limner.core.cut_texts import collected, is_cut_note
+from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.scores.correction import CORRECTIONS
 from limner.systems.system_spec import OpenSystem
-from limner.web.guaranteed_precision import promised_order
-from limner.web.jobs import NOTICED
+from limner.web.jobs import NOTICED, Job
 from limner.web.kept_systems import key_of
 from limner.web.library import Library
-from limner.web.loaded_collection import Loaded
-from limner.web.search_request import SearchRequest, no_new_image
+from limner.web.ready_system import Loaded
+from limner.web.search_request import LOWEST_PROMISE, SearchRequest, no_new_image
 from limner.web.word_search import Pieces, WordSearch, marked, texts_of_index
 
 if TYPE_CHECKING:
-    from limner.core.collection import Collection
-    from limner.core.embeddings import Embeddings
     from limner.scores import Scores
     from limner.scores.correction import Statistics
     from limner.search import Hit
+    from limner.search.cut_off import Calibration, CutOff
     from limner.search.hits import Match
+    from limner.systems.system_spec import OpenSystem
+    from limner.web.library import Library
+
+
+def promised_order(
+    library: Library, ready: OpenSystem, request: SearchRequest, row: FloatArray, order: IntArray
+) -> tuple[IntArray, str]:
+    """The positions that pass the cut-off, in the same order, and the guarantee as a sentence."""
+    from limner.search.cut_off import NEIGHBOURS
+
+    calibration = _calibration(library, ready, request)
+    cut_off: CutOff = library.jobs.value(
+        ("cut-off", request.collection, request.split, ready.name, request.direction, request.precision, request.k),
+        f"computing the cut-off of {ready.name}",
+        lambda job: calibration.cut_off(float(request.precision or 0), k=request.k, lowest=LOWEST_PROMISE),
+        patience=NOTICED,
+    )
+    pool = ready.collection.images if request.finds_images else ready.collection.texts
+    first = order[: max(request.k, NEIGHBOURS)]
+    ids = [pool.ids[int(place)] for place in first]
+    return first[calibration.above_cut_off(ids, row[first], cut_off)], str(cut_off)
+
+
+def _calibration(library: Library, ready: OpenSystem, request: SearchRequest) -> Calibration:
+    """The calibration from judged queries about images that the system was not trained on, computed once."""
+    from limner.search.cut_off import calibrate, judged_queries
+
+    def work(job: Job) -> Calibration:
+        scores = ready.scores.T if request.direction == "t2i" else ready.scores
+        right, images = judged_queries(ready.collection, request.direction)
+        unseen = library.unseen(ready)
+        rows = [row for row, image in enumerate(images) if image in unseen]
+        if not rows:
+            raise LimnerError(
+                f"{ready.name} was trained on all of these images, so their queries tell nothing about new ones: "
+                "search everything or the held-out part"
+            )
+        queries = [scores.queries[row] for row in rows]
+        labels = [images[row] for row in rows]
+        return calibrate(scores.restrict(queries=queries), right.restrict(queries=queries), images=labels, progress=job)
+
+    return library.jobs.value(
+        ("calibration", request.collection, request.split, ready.name, request.direction),
+        f"calibrating {ready.name} with judged queries",
+        work,
+        patience=NOTICED,
+    )
+
 
 BANK = 5000
 """Maximum number of bank queries from the training split."""
@@ -273,8 +322,6 @@ def _scores(library: Library, ready: OpenSystem, request: SearchRequest, query_i
 
 def _vector(library: Library, ready: OpenSystem, request: SearchRequest, query_id: str | None) -> Embeddings:
     """The query in the joint space."""
-    from limner.core.collection import Items
-
     if not request.by_image:
         return ready.encode(Items(Ids(["query"]), [request.words.strip()], kind="text"))
     if query_id is not None:
@@ -289,8 +336,7 @@ def _vector(library: Library, ready: OpenSystem, request: SearchRequest, query_i
 
 def _side(ready: OpenSystem, *, images: bool) -> Embeddings:
     """Vectors of the searched images or texts."""
-    scores: Any = ready.scores
-    vectors: Embeddings = scores.query_vectors if images else scores.candidate_vectors
+    vectors: Embeddings = getattr(ready.scores, "query_vectors" if images else "candidate_vectors")
     return vectors
 
 
@@ -350,7 +396,4 @@ def _right(pool: Collection, direction: str, query_id: str | None) -> frozenset[
     """All relevant items of a known query."""
     if query_id is None:
         return None
-    pairs = pool.judged(pool.judgements.name, direction).relevant
-    row = pairs.queries.index(query_id)
-    columns = pairs.columns[pairs.indptr[row] : pairs.indptr[row + 1]]
-    return frozenset(pairs.candidates[int(column)] for column in columns)
+    return frozenset(pool.judged(pool.judgements.name, direction).relevant_to(query_id))

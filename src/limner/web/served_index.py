@@ -8,8 +8,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from limner.core.collection import Items
 from limner.core.display_names import display_name
 from limner.core.errors import LimnerError, UnknownId
+from limner.core.ids import Ids
+from limner.core.images import open_image
 from limner.web.search_request import LOWEST_PROMISE, SearchRequest, no_new_image
 
 if TYPE_CHECKING:
@@ -18,8 +21,8 @@ if TYPE_CHECKING:
     from limner.scores.correction import Statistics
     from limner.search import Hit, Hits, Index
     from limner.search.cut_off import Calibration
+    from limner.search.index_table import Vectors
     from limner.search.item_texts import ItemTexts
-    from limner.search.queries import Vectors
 
 
 @dataclass(frozen=True)
@@ -120,8 +123,6 @@ class ServedIndex:
 
     def open_image(self, key: str, side: int) -> Image:
         """An image of the index: from its file, or the stored thumbnail."""
-        from limner.core.images import open_image
-
         row = self.row(key)
         source = row["value"] if row["value"] is not None else row["picture"]
         if self.kind != "image" or source is None:
@@ -225,9 +226,6 @@ class ServedIndex:
 
     def _query(self, request: SearchRequest) -> object:
         """The query vector: the vector of one of its items, or the output of its model."""
-        from limner.core.collection import Items
-        from limner.core.ids import Ids
-
         if request.image:
             return self.vector(request.image)
         if self.index.system is None and request.by != "words":

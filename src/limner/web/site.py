@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -22,16 +21,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from limner.core.errors import LimnerError, NotWritten, UnknownId, count
+from limner.annotate.store import Store, open_store, refuse_unwritable
+from limner.annotate.store.people import Annotator, add_annotator, by_name, secret_of, session_of
+from limner.core.errors import LimnerError, NotWritten, UnknownId, UnknownName, count
 from limner.web.jobs import Pending, WorkerPool
 from limner.web.library import Library
 from limner.web.rate_limits import LoginTurns
-from limner.web.request_body import sent
+from limner.web.security import sent
 from limner.web.served_images import Refused, ServedImages, Uploads
-
-if TYPE_CHECKING:
-    from limner.annotate.store import Store
-    from limner.annotate.store.people import Annotator
 
 HERE = Path(__file__).parent
 ROLES = ("annotator", "reviewer", "admin")
@@ -99,22 +96,16 @@ class Site:
         """The store of answers, opened on first use."""
         with self._opening:
             if self._store is None:
-                from limner.annotate.store import open_store
-
                 self._store = open_store(self.store_at)
             return self._store
 
     def prepare(self) -> None:
         """Opens the store and writes to it, so that errors are reported before anyone answers a pair."""
-        from limner.annotate.store import refuse_unwritable
-
         refuse_unwritable(self.store)
 
     @cached_property
     def secret(self) -> bytes:
         """The secret that signs the cookies of known browsers, and the accounts that pages send back."""
-        from limner.annotate.store.resets import secret_of
-
         return secret_of(self.store)
 
     def close(self) -> None:
@@ -131,8 +122,6 @@ class Site:
         token = request.cookies.get(SESSION, "")
         if not token or len(token) > 200:
             return None
-        from limner.annotate.store.people import session_of
-
         account = session_of(self.store, token)
         return None if account is None else Visitor(account.name, account.role, account)
 
@@ -145,8 +134,6 @@ class Site:
         """The id of the current user in the store."""
         if visitor.account is not None:
             return visitor.account.id
-        from limner.annotate.store.people import add_annotator, by_name
-
         person = by_name(self.store, visitor.name)  # read first: only a new name has to wait for writers
         return (person or add_annotator(self.store, visitor.name, existing=True)).id
 
@@ -376,8 +363,6 @@ def failed(request: Request, error: Exception) -> Response:
 
 def status_of(error: Exception) -> tuple[int, str]:
     """The status and the message of an error."""
-    from limner.core.errors import UnknownName
-
     if isinstance(error, HTTPException):
         return error.status_code, error.detail or "not here"
     if isinstance(error, (UnknownId, UnknownName)):

@@ -5,10 +5,28 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from limner.annotate.form import AnswerPart, StudyForm
+from limner.annotate.overview import SAMPLES
+from limner.annotate.preference import STUDY, PreferenceStudy, add_study, study_of_rankings, study_of_systems
+from limner.annotate.scale import relevant
+from limner.annotate.store.contents import caption_text
+from limner.annotate.store.schema import Row
+from limner.annotate.store.studies import (
+    Question,
+    check_answer,
+    form_of_question,
+    give_answer,
+    next_question,
+    studies,
+    study_progress,
+)
+from limner.annotate.store.tasks import assignment_of, lease
+from limner.annotate.study_results import study_results
+from limner.annotate.tasks import blocks, crowd_form, submit_block
 from limner.core.errors import LimnerError, count
 from limner.web.jobs import Job
 from limner.web.judging import (
@@ -22,17 +40,24 @@ from limner.web.judging import (
     judged_collection,
     whole_number,
 )
-from limner.web.people_overview import SAMPLES
 from limner.web.site import Ask, page, query
 
 if TYPE_CHECKING:
-    from limner.annotate.form import AnswerPart, StudyForm
-    from limner.annotate.preference import PreferenceStudy
-    from limner.annotate.store.studies import Question
-    from limner.web.loaded_collection import Loaded
+    from limner.web.ready_system import Loaded
 
 KINDS = ("systems", "rankings")
 """What a preference study compares: every pair of systems, or the rankings A to E of the paper."""
+
+
+@dataclass(frozen=True)
+class StudyRequest:
+    """A preference study to make: one of `KINDS`, its name, its sizes, and the judgements with the right answers."""
+
+    kind: str
+    name: str
+    queries: int
+    people: int
+    judgements: str
 
 
 @dataclass(frozen=True)
@@ -59,8 +84,6 @@ class PartField:
 
 def study_page(ask: Ask, error: str = "") -> Response:
     """The next question of a study, or of any; with an error, the answer that was refused."""
-    from limner.annotate.store.studies import next_question, studies, study_progress
-
     store, stored_studies = ask.site.store, studies(ask.site.store)
     requested = ask.field("study") or ask.get("study")
     name = requested if requested in stored_studies else None
@@ -89,10 +112,8 @@ def _rows(ask: Ask, form: StudyForm, question: Question) -> list[list[ShownThing
     return [list(row) for _, row in itertools.groupby(panels, key=lambda thing: thing.kind)]
 
 
-def _panel(ask: Ask, kind: str, name: str, caption: str, content: Mapping[str, Any]) -> ShownThing:
+def _panel(ask: Ask, kind: str, name: str, caption: str, content: Row) -> ShownThing:
     """A thing as "text", "image", "asked" (the image of a query), "texts" or "images"."""
-    from limner.annotate.store.contents import caption_text
-
     finds_images = content.get("direction") != "i2t"
     kind = {"query": "caption" if finds_images else "asked", "ranking": "images" if finds_images else "captions"}.get(
         kind, kind
@@ -110,8 +131,6 @@ def _panel(ask: Ask, kind: str, name: str, caption: str, content: Mapping[str, A
 
 def _field(ask: Ask, form: StudyForm, part: AnswerPart, question: Question, *, resent: bool) -> PartField:
     """A part with its options; what was sent about this question stays marked."""
-    from limner.annotate.store.contents import caption_text
-
     marked = [value for value in ask.form.getlist(part.name) if isinstance(value, str)] if resent else []
     if part.kind == "number":
         keyed = part.high <= 10
@@ -129,25 +148,14 @@ def _key(place: int) -> str:
 
 def study_form(ask: Ask) -> Response:
     """An answer sent as a form; sending the same form again changes nothing."""
-    from limner.annotate.store.studies import check_answer
-
-    number, form = (
-        whole_number(ask.field("question"), "question"),
-        _form_of(ask, whole_number(ask.field("question"), "question")),
-    )
-    answer = {part.name: _sent(ask, part) for part in form.parts}
+    number = whole_number(ask.field("question"), "question")
+    answer = {part.name: _sent(ask, part) for part in form_of_question(ask.site.store, number).parts}
     try:
         check_answer(ask.site.store, number, answer)
     except LimnerError as error:
         return study_page(ask, str(error))
     _give(ask, number, ask.field("key"), answer, None)
     return RedirectResponse(f"/study?{query(study=ask.field('study')[:200])}".rstrip("?"), 303)
-
-
-def _form_of(ask: Ask, number: int) -> StudyForm:
-    from limner.annotate.store.studies import form_of_question
-
-    return form_of_question(ask.site.store, number)
 
 
 def _sent(ask: Ask, part: AnswerPart) -> object:
@@ -159,8 +167,6 @@ def _sent(ask: Ask, part: AnswerPart) -> object:
 
 
 def _give(ask: Ask, number: int, key: object, answer: Mapping[str, object], milliseconds: int | None) -> bool:
-    from limner.annotate.store.studies import check_answer, give_answer
-
     me, checked = ask.site.annotator(ask.visitor), answer_key(key)
     fitted = check_answer(ask.site.store, number, answer)
     with as_conflicts():
@@ -169,8 +175,6 @@ def _give(ask: Ask, number: int, key: object, answer: Mapping[str, object], mill
 
 def api_question(ask: Ask) -> Response:
     """The next question, with the parts of its answer."""
-    from limner.annotate.store.studies import next_question, studies
-
     store = ask.site.store
     question = next_question(store, ask.site.annotator(ask.visitor), name=ask.get("study") or None)
     if question is None:
@@ -207,10 +211,6 @@ def api_study_answer(ask: Ask) -> Response:
 
 def captions_page(ask: Ask) -> Response:
     """The next image of a task with unanswered captions, or the requested one."""
-    from limner.annotate.crowd_answers import blocks, crowd_form
-    from limner.annotate.scale import relevant
-    from limner.annotate.store.tasks import lease
-
     store, me, form = ask.site.store, ask.site.annotator(ask.visitor), crowd_form()
     task = lease(store, me)
     if task is None or task.kind != "captions":
@@ -231,9 +231,6 @@ def captions_page(ask: Ask) -> Response:
 
 def captions_form(ask: Ask) -> Response:
     """Stores the ticks of one image; sending the same form again changes nothing."""
-    from limner.annotate.crowd_answers import blocks, submit_block
-    from limner.annotate.store.tasks import assignment_of
-
     me, key = ask.site.annotator(ask.visitor), answer_key(ask.field("key"))
     task = assignment_of(ask.site.store, me, whole_number(ask.field("assignment"), "assignment"))
     image = ask.field("image")
@@ -251,33 +248,24 @@ def captions_form(ask: Ask) -> Response:
 
 def studies_page(ask: Ask) -> Response:
     """What people answered in every study."""
-    from limner.annotate.store.studies import studies
-    from limner.annotate.study_results import study_results
-
     store = ask.site.store
     results = [study_results(store, name, samples=SAMPLES) for name in studies(store)]
     return page(ask, "studies.html", results=results, admin=ask.visitor.may("admin"))
 
 
-def requested_study(ask: Ask) -> dict[str, object]:
-    """The requested kind of study, validated."""
+def requested_study(ask: Ask) -> StudyRequest:
+    """The requested study, validated."""
     kind = ask.field("kind") or "systems"
     if kind not in KINDS:
         raise LimnerError(f"kind = {kind[:20]!r}: expected {' or '.join(KINDS)}")
-    return {
-        "kind": kind,
-        "queries": whole_number(ask.field("queries") or "20", "queries", high=10_000),
-        "people": whole_number(ask.field("people") or "1", "people", high=100),
-        "judgements": ask.field("judgements")[:100],
-        "name": ask.field("name").strip()[:80] or _free_name(ask, kind),
-    }
+    queries = whole_number(ask.field("queries") or "20", "queries", high=10_000)
+    people = whole_number(ask.field("people") or "1", "people", high=100)
+    name = ask.field("name").strip()[:80] or _free_name(ask, kind)
+    return StudyRequest(kind, name, queries, people, ask.field("judgements")[:100])
 
 
 def _free_name(ask: Ask, kind: str) -> str:
     """The default name of a kind of study, with a number from the second study on."""
-    from limner.annotate.preference import STUDY
-    from limner.annotate.store.studies import studies
-
     usual, used_names = STUDY if kind == "systems" else kind, set(studies(ask.site.store))
     return next(
         name
@@ -286,31 +274,25 @@ def _free_name(ask: Ask, kind: str) -> str:
     )
 
 
-def make(ask: Ask, job: Job, settings: Mapping[str, Any]) -> str:
+def make(ask: Ask, job: Job, settings: StudyRequest) -> str:
     """Creates the study; returns the result as text."""
-    from limner.annotate.preference import add_study
-
     library, name = ask.site.library, judged_collection(ask)
     loaded = library.loaded(name, patience=None)
-    study = (_of_systems if settings["kind"] == "systems" else _of_rankings)(ask, name, loaded, settings)
+    study = (_of_systems if settings.kind == "systems" else _of_rankings)(ask, name, loaded, settings)
     library.record(name, ask.site.store, job)
-    added = add_study(ask.site.store, study, name=settings["name"], people=settings["people"])
+    added = add_study(ask.site.store, study, name=settings.name, people=settings.people)
     return f"{count(added, 'comparison')} made"
 
 
-def _of_systems(ask: Ask, name: str, loaded: Loaded, settings: Mapping[str, Any]) -> PreferenceStudy:
-    from limner.annotate.preference import study_of_systems
-
+def _of_systems(ask: Ask, name: str, loaded: Loaded, settings: StudyRequest) -> PreferenceStudy:
     library = ask.site.library
     ready = {each: library.system(name, each, patience=None).scores for each in library.names}
     lists = {each: scores.T.top(5) for each, scores in ready.items()}
-    truth = loaded.evaluated.judged(settings["judgements"] or loaded.evaluated.judgements.name, "t2i")
-    return study_of_systems(lists, judgements=truth, queries=settings["queries"])
+    truth = loaded.evaluated.judged(settings.judgements or loaded.evaluated.judgements.name, "t2i")
+    return study_of_systems(lists, judgements=truth, queries=settings.queries)
 
 
-def _of_rankings(ask: Ask, name: str, loaded: Loaded, settings: Mapping[str, Any]) -> PreferenceStudy:
-    from limner.annotate.preference import study_of_rankings
-
+def _of_rankings(ask: Ask, name: str, loaded: Loaded, settings: StudyRequest) -> PreferenceStudy:
     richest = max(loaded.evaluated.all_judgements.items(), key=lambda each: len(each[1]))[0]
-    truth = loaded.evaluated.judged(settings["judgements"] or richest, "t2i")
-    return study_of_rankings(truth, queries=settings["queries"])
+    truth = loaded.evaluated.judged(settings.judgements or richest, "t2i")
+    return study_of_rankings(truth, queries=settings.queries)

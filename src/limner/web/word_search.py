@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from limner.core.arrays import FloatArray, IntArray
+from limner.core.arrays import BoolArray, FloatArray, IntArray
 from limner.core.errors import LimnerError
 from limner.web.jobs import NOTICED, Job, Pending
 from limner.web.search_request import SearchRequest
@@ -64,12 +64,7 @@ class WordSearch:
         return about(self.terms, self.texts)
 
     def ordered(self, row: FloatArray, order: IntArray) -> Ordered:
-        """The allowed items in order.
-
-        Args:
-            row: Scores by vectors, one per item.
-            order: Positions of all items, best first.
-        """
+        """The allowed items in order."""
         from limner.search.hybrid import DEPTH, fused
 
         chosen = self.only(order)
@@ -81,7 +76,7 @@ class WordSearch:
         return order if self._allowed is None else order[self._allowed[order]]
 
     @property
-    def _allowed(self) -> Any:
+    def _allowed(self) -> BoolArray | None:
         return self.texts.allowed(self.terms)
 
     def matches(self, ordered: Ordered, limit: int) -> dict[int, Match]:

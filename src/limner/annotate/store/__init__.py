@@ -5,26 +5,6 @@ Everything else is a function whose first argument is the store. People, tasks a
 own ids (`id`); images and captions by their ids in the collection (`image`, `caption`: strings). Invalid input raises a
 `LimnerError`, with subclasses that a page can distinguish: `LeaseLost`, `AlreadyFull`, `NotAllowed`.
 
-Functions that a page calls:
-
-| module | calls |
-|---|---|
-| `store` | `open_store`, `Store.setting`, `Store.set`, `Store.close` |
-| `store.people` | `add_annotator`, `annotator_of`, `by_name`, `annotators`, `set_password_hash`, `set_role`, |
-| | `set_active`, `make_invite`, `open_invites`, `revoke_invite`, `read_invite`, `use_invite`, `open_session`, |
-| | `session_of`, `close_session` |
-| `store.contents` | `add_collection`, `add_pool`, `add_pairs`, `caption_text`, `proposals`, `pairs`, `counts` |
-| `store.tasks` | `add_tasks`, `lease`, `assignment_of`, `assignments_of`, `renew`, `give_back`, `progress`, |
-| | `progress_of` |
-| `store.reservations` | `assign_tasks`, `move_tasks`, `release_tasks`, `assigned_work`, `tasks_left` |
-| `store.answers` | `submit`, `undo`, `answers`, `history` |
-| `store.exclusions` | `exclude`, `lift`, `exclusions` |
-| `store.studies` | `add_study`, `add_questions`, `next_question`, `give_answer`, `study_answers`, `study_progress` |
-| `quality` | `agreement`, `annotator_table`, `review_queue`, `review`, `set_aside` |
-| `export` | `export`, `FORMS`, `judgements` |
-| `store.scales` | `scale_of` (grades and reasons of this store; `guideline.set_scale` changes them) |
-| `scale` | `SCALE` (the built-in scale), `GUIDELINE` |
-
 How a page labels: `task = lease(store, annotator.id)` (None if nothing is left; a task that the annotator already holds
 is returned first, with its answers); for each `item` of `task.items` (image, caption, text, and the current `answer`;
 never its role) `submit(store, annotator.id, item.id, key=..., grade=4, milliseconds=900)`. The same key again changes
@@ -47,10 +27,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from limner.annotate._sql import Unreachable, out_of_reach, sa
-from limner.annotate.store.schema import VERSION, create_tables, setting
+from limner.annotate.store.schema import VERSION, Row, Unreachable, create_tables, out_of_reach, sa, setting
 from limner.core.errors import LimnerError, NotWritten
 from limner.core.extras import needed
 from limner.core.paths import parse_json, refuse_irregular
@@ -204,7 +183,7 @@ class Store:
                 raise
             raise LimnerError(f"the store {self.location} is damaged ({message}): restore a good copy") from error
 
-    def rows(self, query: sa.Executable, **values: object) -> list[dict[str, Any]]:
+    def rows(self, query: sa.Executable, **values: object) -> list[Row]:
         """The rows of a query as dicts."""
         with self.reading() as connection:
             return [dict(row) for row in connection.execute(query, values).mappings()]
@@ -317,7 +296,7 @@ def _sqlite(path: Path) -> sa.Engine:
     return engine
 
 
-def _prepare(connection: Any, _: object) -> None:
+def _prepare(connection: sqlite3.Connection, _: object) -> None:
     """Sets durability, checks, timeouts and a safe schema; the driver must not start transactions itself."""
     connection.isolation_level = None
     durable = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={int(BUSY * 1000)}")
@@ -333,7 +312,7 @@ def _begin(connection: sa.Connection) -> None:
     if not connection.get_execution_options().get("limner_writes", False):
         connection.exec_driver_sql("BEGIN")
         return
-    raw: Any = connection.connection.dbapi_connection
+    raw = cast("sqlite3.Connection", connection.connection.dbapi_connection)
     raw.execute(f"PRAGMA busy_timeout={_PATIENCE}").close()
     try:
         _take_lock(raw, time.monotonic() + BUSY)
@@ -341,7 +320,7 @@ def _begin(connection: sa.Connection) -> None:
         raw.execute(f"PRAGMA busy_timeout={int(BUSY * 1000)}").close()
 
 
-def _take_lock(raw: Any, until: float) -> None:
+def _take_lock(raw: sqlite3.Connection, until: float) -> None:
     """Takes the lock, retrying at a constant rate: SQLite's own back-off can starve one of several processes."""
     while True:
         try:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from limner.annotate._sql import inserted, sa
+from limner.annotate.guideline import refuse_changed, scale_of
 from limner.annotate.scale import GUIDELINE, Scale, check_comment
 from limner.annotate.store import AlreadyFull, LeaseLost, NotAllowed, Store
-from limner.annotate.store.scales import refuse_changed, scale_of
+from limner.annotate.store.contents import Key
 from limner.annotate.store.schema import (
+    Row,
     annotator,
     assignment,
     caption,
@@ -19,8 +19,10 @@ from limner.annotate.store.schema import (
     current_answer,
     exclusion,
     image,
+    inserted,
     judgement,
     review,
+    sa,
     task,
     task_item,
 )
@@ -123,7 +125,6 @@ def undo(
     key: str,
     guideline: str | None = None,
     assignment_id: int | None = None,
-    minutes: float = MINUTES,
 ) -> Saved:
     """Withdraws the answer to a pair by adding a revision without a grade; the task is open again.
 
@@ -134,11 +135,10 @@ def undo(
         key: Key created by the client, as for `submit`.
         guideline: Version of the guideline in force; that of the withdrawn answer by default.
         assignment_id: The task as it was given to the annotator, as for `submit`.
-        minutes: Length of the renewed lease.
     """
     _refuse_bad(key, None)
     values = {"grade": None, "reasons": "[]", "milliseconds": None, "guideline": guideline, "comment": None}
-    return _append(store, annotator_id, item_id, key, values, assignment_id, minutes, None)
+    return _append(store, annotator_id, item_id, key, values, assignment_id, MINUTES, None)
 
 
 def _refuse_bad(key: str, milliseconds: int | None) -> None:
@@ -153,7 +153,7 @@ def _append(
     annotator_id: int,
     item_id: int,
     key: str,
-    values: dict[str, Any],
+    values: Row,
     assignment_id: int | None,
     minutes: float,
     scale: Scale | None,
@@ -192,7 +192,7 @@ def _append(
         return Saved(judgement_id, values["revision"], False, finished)
 
 
-def _stored(connection: sa.Connection, key: str) -> object:
+def _stored(connection: sa.Connection, key: str) -> sa.RowMapping | None:
     return connection.execute(_WITH_KEY, {"key": key}).mappings().first()
 
 
@@ -211,7 +211,7 @@ _RENEWED = (
 )
 
 
-def _repeated(before: Any, own_assignment: Any, item_id: int, values: dict[str, object]) -> Saved:
+def _repeated(before: sa.RowMapping, own_assignment: sa.RowMapping, item_id: int, values: dict[str, object]) -> Saved:
     """The stored answer with this key; refused if the key belongs to another answer."""
     is_repeat = before["assignment_id"] == own_assignment["id"] and before["item_id"] == item_id
     if not is_repeat or any(before[name] != values[name] for name in ("grade", "reasons", "comment")):
@@ -219,7 +219,9 @@ def _repeated(before: Any, own_assignment: Any, item_id: int, values: dict[str, 
     return Saved(before["id"], before["revision"], True, before["finished"] is not None)
 
 
-def _refuse_unfit(state: TaskState, own_assignment: Any, item_id: int, timestamp: int, *, withdraws: bool) -> None:
+def _refuse_unfit(
+    state: TaskState, own_assignment: sa.RowMapping, item_id: int, timestamp: int, *, withdraws: bool
+) -> None:
     if own_assignment["excluded"]:
         raise NotAllowed("this task was excluded: request another")
     item = next(item for item in state.items if item["id"] == item_id)
@@ -236,7 +238,7 @@ def _refuse_unfit(state: TaskState, own_assignment: Any, item_id: int, timestamp
         raise AlreadyFull("this pair has all the answers it needs: continue with the next one")
 
 
-def _refuse_unreasoned(policy: str, values: dict[str, Any], scale: Scale) -> None:
+def _refuse_unreasoned(policy: str, values: Row, scale: Scale) -> None:
     """Checks the reasons: a task may require them for the grades that may have some, or not allow any."""
     has_reasons = values["reasons"] != "[]"
     if policy == "required" and scale.asks(values["grade"]) and not has_reasons:
@@ -249,7 +251,7 @@ def _refuse_unreasoned(policy: str, values: dict[str, Any], scale: Scale) -> Non
 def _settle(
     connection: sa.Connection,
     state: TaskState,
-    own_assignment: Any,
+    own_assignment: sa.RowMapping,
     item_id: int,
     values: dict[str, object],
     timestamp: int,
@@ -297,6 +299,15 @@ def answers(store: Store, *, counted: bool = True) -> list[Answer]:
 
 def _reasons(stored: str) -> tuple[str, ...]:
     return () if stored == "[]" else tuple(json.loads(stored))
+
+
+def by_pair(answers: Iterable[Answer]) -> dict[Key, list[Answer]]:
+    """The answers to each pair; controls are left out."""
+    grouped: dict[Key, list[Answer]] = {}
+    for answer in answers:
+        if answer.role == "real":
+            grouped.setdefault((answer.image, answer.caption), []).append(answer)
+    return grouped
 
 
 def latest(store: Store) -> tuple[int, ...]:

@@ -6,11 +6,9 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from limner.annotate._sql import inserted, sa
 from limner.annotate.store import Store, alone
-from limner.annotate.store.schema import caption, image, pair, proposal, system, task, task_item
+from limner.annotate.store.schema import Row, caption, image, inserted, pair, proposal, sa, system, task, task_item
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, UnknownId, UnknownName, shown
 from limner.core.progress import Progress, ProgressLike, as_progress
@@ -103,7 +101,7 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _add(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]]) -> int:
+def _add(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) -> int:
     hashes = {row.key: row.hash for row in connection.execute(sa.select(table.c.key, table.c.hash))}
     changed = [row["key"] for row in rows if hashes.get(row["key"]) not in (None, row["hash"]) and row["hash"]]
     if changed:
@@ -116,7 +114,7 @@ def _add(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, An
     return len(new)
 
 
-def insert(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
+def insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) -> None:
     """Adds rows in batches of a few hundred."""
     for start in range(0, len(rows), _BATCH):
         _insert_batch(connection, table, rows[start : start + _BATCH])
@@ -152,20 +150,11 @@ class Listed:
             raise LimnerError("a system needs a name")
 
 
-def add_pool(
-    store: Store, lists: Sequence[Listed], pairs: Iterable[Key] = (), *, origin: str = "pool", turn: int = 1
-) -> tuple[int, int]:
+def add_pool(store: Store, lists: Sequence[Listed], pairs: Iterable[Key] = (), *, turn: int = 1) -> tuple[int, int]:
     """Stores the systems' lists and the pooled pairs in one transaction.
 
     Existing data stays, so that a pool can be repeated with a larger depth or more systems. Different lists under the
     name of a system that already proposed pairs in this round are refused.
-
-    Args:
-        store: The store.
-        lists: Lists of every system and direction.
-        pairs: The pooled pairs, (image, caption).
-        origin: Where the pairs come from.
-        turn: The annotation round.
 
     Returns:
         The numbers of new proposals and pairs.
@@ -178,7 +167,7 @@ def add_pool(
         alone(store, connection)  # otherwise two concurrent pools of one system would both find it empty
         proposed = sum(_add_lists(store, connection, *each, turn) for each in zip(lists, rows, strict=True))
         before = _count(connection, pair)
-        pair_numbers(store, connection, pairs, origin=origin, turn=turn)
+        pair_numbers(store, connection, pairs, origin="pool", turn=turn)
         return proposed, _count(connection, pair) - before
 
 
@@ -186,9 +175,7 @@ def _count(connection: sa.Connection, table: sa.Table) -> int:
     return connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0
 
 
-def _add_lists(
-    store: Store, connection: sa.Connection, lists: Listed, rows: Sequence[dict[str, Any]], turn: int
-) -> int:
+def _add_lists(store: Store, connection: sa.Connection, lists: Listed, rows: Sequence[Row], turn: int) -> int:
     """Adds missing list entries."""
     query = "image_id" if lists.direction == "i2t" else "caption_id"
     key_values = {"system_id": _system(store, connection, lists.system), "direction": lists.direction, "turn": turn}
@@ -255,9 +242,9 @@ def number(ids: dict[str, int], key: str, kind: str) -> int:
     return ids[key]
 
 
-def add_pairs(store: Store, pairs: Iterable[Key], *, origin: str = "pool", turn: int = 1) -> int:
+def add_pairs(store: Store, pairs: Iterable[Key], *, turn: int = 1) -> int:
     """Adds (image, caption) pairs; existing ones are unchanged. Returns the number of new pairs."""
-    return add_pool(store, (), pairs, origin=origin, turn=turn)[1]
+    return add_pool(store, (), pairs, turn=turn)[1]
 
 
 def pair_numbers(
@@ -310,13 +297,12 @@ def proposals(store: Store, *, depth: int | None = None, turn: int | None = None
     return [Proposal(**row) for row in store.rows(query if turn is None else query.where(proposal.c.turn == turn))]
 
 
-def pairs(store: Store, *, turn: int | None = None) -> list[Pair]:
+def pairs(store: Store) -> list[Pair]:
     """Every pair in order of insertion, and whether it is in a task."""
     in_task = sa.exists().where(task_item.c.pair_id == pair.c.id, task_item.c.role == "real")
     columns = (pair.c.id, image.c.key.label("image"), caption.c.key.label("caption"), pair.c.origin, pair.c.turn)
     query = sa.select(*columns, in_task.label("asked")).join_from(pair, image).join(caption).order_by(pair.c.id)
-    rows = store.rows(query if turn is None else query.where(pair.c.turn == turn))
-    return [Pair(**{**row, "asked": bool(row["asked"])}) for row in rows]
+    return [Pair(**{**row, "asked": bool(row["asked"])}) for row in store.rows(query)]
 
 
 def caption_text(store: Store, key: str) -> str:
@@ -328,12 +314,11 @@ def caption_text(store: Store, key: str) -> str:
     return str(text)
 
 
-def caption_texts(store: Store, keys: Iterable[str]) -> dict[str, str]:
-    """The texts of several captions, by id."""
-    unique_keys = list(dict.fromkeys(keys))
-    with store.reading() as connection:
-        rows = connection.execute(sa.select(caption.c.key, caption.c.text).where(caption.c.key.in_(unique_keys))).all()
-    return {str(key): str(text) for key, text in rows}
+def caption_texts(store: Store, keys: Iterable[str] | None = None) -> dict[str, str]:
+    """The texts of captions by id; of all by default."""
+    query = sa.select(caption.c.key, caption.c.text)
+    query = query if keys is None else query.where(caption.c.key.in_(list(dict.fromkeys(keys))))
+    return {row["key"]: row["text"] for row in store.rows(query)}
 
 
 def counts(store: Store) -> dict[str, int]:

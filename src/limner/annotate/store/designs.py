@@ -5,12 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from limner.annotate._sql import inserted, sa
 from limner.annotate.store import Store, alone
 from limner.annotate.store.contents import Key, insert, keys, number
-from limner.annotate.store.schema import caption, design, design_phase, design_unit, image, judge, machine_answer
+from limner.annotate.store.schema import (
+    Row,
+    caption,
+    design,
+    design_phase,
+    design_unit,
+    image,
+    inserted,
+    judge,
+    machine_answer,
+    sa,
+)
 from limner.core.errors import LimnerError, UnknownId
 
 LEVEL = "level"
@@ -63,7 +72,7 @@ class Design:
     id: int
     direction: str
     unit: str
-    settings: Mapping[str, Any]
+    settings: Row
     queries: int
     units: tuple[Unit, ...]
     shares: tuple[tuple[float, ...], ...]
@@ -128,7 +137,7 @@ def designs(store: Store) -> list[Design]:
     return [_read(store, row) for row in store.rows(sa.select(design).order_by(design.c.id))]
 
 
-def _read(store: Store, row: Mapping[str, Any]) -> Design:
+def _read(store: Store, row: Row) -> Design:
     columns = [design_unit.c[n] for n in ("query", "candidates", "stratum", "score", "place", "phase", "probability")]
     statement = sa.select(*columns).where(design_unit.c.design_id == row["id"]).order_by(design_unit.c.number)
     with store.reading() as connection:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from limner.annotate._sql import inserted, sa
 from limner.annotate.store import Store
 from limner.annotate.store.schema import (
     EXCLUDABLE,
@@ -13,7 +12,9 @@ from limner.annotate.store.schema import (
     caption,
     exclusion,
     image,
+    inserted,
     pair,
+    sa,
     task,
     task_item,
 )

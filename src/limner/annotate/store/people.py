@@ -1,17 +1,21 @@
-"""People: annotators with roles, invitations and sessions. Only hashes of tokens are stored."""
+"""People: annotators with roles, invitations, sessions, and links for lost passwords. Only hashes of tokens are stored.
+
+A link for a lost password is signed with the secret of the store over the account, the time it expires, and the
+password hash that it is to replace. So nothing is stored for it, and it is void once it is used, or the password is
+changed in another way.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import secrets
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from limner.annotate._sql import inserted, sa
 from limner.annotate.store import NotAllowed, Store
-from limner.annotate.store.schema import ROLES, annotator, invite, session
+from limner.annotate.store.schema import ROLES, Row, annotator, inserted, invite, sa, session
 from limner.core.errors import LimnerError, UnknownId, UnknownName
 
 NAME_LENGTH = 80
@@ -74,7 +78,7 @@ def annotator_ids(store: Store, names: Iterable[str]) -> dict[str, int]:
 
 
 def _added(store: Store, connection: sa.Connection, name: str, role: str, password_hash: str | None) -> Annotator:
-    values: dict[str, Any] = {"name": _name(name), "role": _role(role), "active": True, "password_hash": password_hash}
+    values: Row = {"name": _name(name), "role": _role(role), "active": True, "password_hash": password_hash}
     row = _same_name(connection, name)
     clash = (
         f"the annotator {values['name'] if row is None else row['name']!r} already exists: names that differ only in "
@@ -195,13 +199,13 @@ def _invited(store: Store, connection: sa.Connection, role: str, by: int | None,
     return token
 
 
-def invite_first_admin(store: Store, *, hours: float = 24) -> str | None:
+def invite_first_admin(store: Store) -> str | None:
     """A token for the first admin's account, which revokes earlier ones; None if there is an admin."""
     with store.writing() as connection:
         if connection.scalar(_ADMIN) is not None:
             return None
         _revoke(store, connection, invite.c.by_id.is_(None), invite.c.role == "admin")
-        return _invited(store, connection, "admin", None, hours)
+        return _invited(store, connection, "admin", None, HOURS)
 
 
 def open_invites(store: Store) -> list[Invite]:
@@ -288,7 +292,7 @@ def close_session(store: Store, token: str) -> None:
         connection.execute(sa.delete(session).where(session.c.token_hash == _hash(token)))
 
 
-def _people() -> sa.Select[Any]:
+def _people() -> sa.Select[tuple[int, str, str, bool, str | None]]:
     return sa.select(*(annotator.c[name] for name in ("id", "name", "role", "active", "password_hash")))
 
 
@@ -316,3 +320,56 @@ def _name(name: str) -> str:
 
 def _is_name(name: str) -> bool:
     return 0 < len(name) <= NAME_LENGTH and name.isprintable()
+
+
+HOURS = 24.0
+"""How long a link is good."""
+SECRET = "device secret"
+"""The setting of a store that holds its secret."""
+
+
+def secret_of(store: Store) -> bytes:
+    """The secret of a store, made on first use."""
+    return bytes.fromhex(store.set(SECRET, secrets.token_hex(32), replace=False))
+
+
+def make_reset(store: Store, annotator_id: int, *, hours: float = HOURS) -> str:
+    """A token that lets its owner choose a new password, once."""
+    account = annotator_of(store, annotator_id)
+    if not account.active:
+        raise NotAllowed(f"the account of {account.name} is closed: open it first")
+    expires = store.timestamp() + int(hours * 3_600_000)
+    return f"{account.id}.{expires}.{_signed(store, account, expires)}"
+
+
+def read_reset(store: Store, token: str) -> Annotator:
+    """The person whose password a token resets; a forged, used or expired token is refused."""
+    number, expires, mark = ([*token[:200].split("."), "", ""])[:3]
+    if number.isdecimal() and expires.isdecimal() and len(number) < 16 and len(expires) < 16:
+        account = _account_of(store, int(number))
+        genuine = account is not None and hmac.compare_digest(
+            mark.encode(), _signed(store, account, int(expires)).encode()
+        )
+        if account is not None and genuine and account.active and int(expires) > store.timestamp():
+            return account
+    raise NotAllowed("this link is unknown, used or expired: ask an admin for a new one")
+
+
+def use_reset(store: Store, token: str, *, password_hash: str) -> Annotator:
+    """Replaces the password, once: of two who use the same token, one is refused."""
+    account = read_reset(store, token)
+    if not replace_password_hash(store, account.id, old=account.password_hash, new=password_hash):
+        raise NotAllowed("this link is used already: ask an admin for a new one")
+    return account
+
+
+def _account_of(store: Store, number: int) -> Annotator | None:
+    try:
+        return annotator_of(store, number)
+    except UnknownId:
+        return None
+
+
+def _signed(store: Store, account: Annotator, expires: int) -> str:
+    words = f"reset {account.id} {expires} {account.password_hash}".encode()
+    return hmac.new(secret_of(store), words, hashlib.sha256).hexdigest()

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from limner.annotate._sql import inserted, sa
 from limner.annotate.form import Answer, StudyForm, form_from_json
 from limner.annotate.store import AlreadyFull, Store, alone
-from limner.annotate.store.schema import annotator, question, study, study_answer
+from limner.annotate.store.schema import Row, annotator, inserted, question, sa, study, study_answer
 from limner.core.errors import LimnerError, UnknownId, UnknownName
 from limner.core.paths import parse_json
 
@@ -25,7 +24,7 @@ class StoredStudy:
     id: int
     name: str
     form: StudyForm
-    settings: Mapping[str, Any]
+    settings: Row
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,8 @@ class Question:
         study: Name of its study.
     """
 
-    shown: Mapping[str, Any]
-    hidden: Mapping[str, Any]
+    shown: Row
+    hidden: Row
     id: int = 0
     study: str = ""
 
@@ -83,7 +82,7 @@ def studies(store: Store) -> dict[str, StoredStudy]:
     return {row["name"]: _study(store, row) for row in rows}
 
 
-def _study(store: Store, row: Mapping[str, Any]) -> StoredStudy:
+def _study(store: Store, row: Row) -> StoredStudy:
     origin = f"study {row['name']!r} of the store {store.location}"
     form = form_from_json(parse_json(row["form"], where=origin))
     return StoredStudy(row["id"], row["name"], form, parse_json(row["settings"], where=origin))
@@ -212,7 +211,7 @@ def form_of_question(store: Store, question_id: int) -> StudyForm:
     return _with_form(store, question_id)[0]
 
 
-def _with_form(store: Store, question_id: int) -> tuple[StudyForm, Mapping[str, Any]]:
+def _with_form(store: Store, question_id: int) -> tuple[StudyForm, Row]:
     """The form of a question, and what it shows."""
     query = sa.select(study, question.c.shown).join_from(question, study).where(question.c.id == question_id)
     rows = store.rows(query)

@@ -7,22 +7,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from limner.annotate._sql import inserted, sa
 from limner.annotate.store import NotAllowed, Store
 from limner.annotate.store.contents import insert, pair_numbers
-from limner.annotate.store.free_tasks import FIRST, FIRST_RESERVED, FREE, excluded, taken_out
+from limner.annotate.store.reservations import FIRST, FIRST_RESERVED, FREE, excluded, taken_out
 from limner.annotate.store.schema import (
     GOLD,
     KINDS,
     REASONED,
+    Row,
     annotator,
     assignment,
     caption,
     counted_answer,
     exclusion,
     image,
+    inserted,
     judgement,
     pair,
+    sa,
     task,
     task_item,
 )
@@ -351,18 +353,16 @@ def _assigned_task(connection: sa.Connection, assignment_id: int) -> AssignedTas
     return AssignedTask(row["id"], row["task_id"], kind, row["annotator_id"], row["expires"], done, items, why)
 
 
-def _item(item: sa.RowMapping, answer: Any) -> Item:
-    grade = None if answer is None else answer["grade"]
-    reasons = () if grade is None else tuple(json.loads(answer["reasons"]))
-    number = None if grade is None else answer["id"]
-    comment = "" if grade is None else answer["comment"] or ""
-    pair_ = (item["image"], item["caption"], item["text"])
-    return Item(item["id"], item["position"], *pair_, grade, reasons, number, comment)
+def _item(item: sa.RowMapping, answer: Row | None) -> Item:
+    pair_ = item["id"], item["position"], item["image"], item["caption"], item["text"]
+    if answer is None or answer["grade"] is None:
+        return Item(*pair_, None, ())
+    return Item(*pair_, answer["grade"], tuple(json.loads(answer["reasons"])), answer["id"], answer["comment"] or "")
 
 
-def assignments_of(store: Store, annotator_id: int, *, kind: str = "pairs") -> list[int]:
-    """The valid assignments of an annotator, in the order they were taken."""
-    query = sa.select(assignment.c.id).join_from(assignment, task).where(task.c.kind == kind, sa.not_(excluded()))
+def assignments_of(store: Store, annotator_id: int) -> list[int]:
+    """The valid assignments of pairs of an annotator, in the order they were taken."""
+    query = sa.select(assignment.c.id).join_from(assignment, task).where(task.c.kind == "pairs", sa.not_(excluded()))
     query = query.where(assignment.c.annotator_id == annotator_id).order_by(assignment.c.id)
     with store.reading() as connection:
         return list(connection.scalars(query))
@@ -395,7 +395,7 @@ def _set_expiry(store: Store, annotator_id: int, assignment_id: int, timestamp: 
 # --- progress ---------------------------------------------------------------------------------------------------
 
 
-def progress(store: Store) -> dict[str, Any]:
+def progress(store: Store) -> dict[str, int]:
     """Progress: numbers of tasks, held tasks, valid answers to pairs and controls, and requested answers to pairs."""
     timestamp = store.timestamp()
     leased = sa.select(sa.func.count()).select_from(assignment)
@@ -403,21 +403,18 @@ def progress(store: Store) -> dict[str, Any]:
     requested_query = sa.select(sa.func.coalesce(sa.func.sum(task.c.replication), 0)).join_from(task_item, task)
     answer_count = sa.select(sa.func.count()).select_from(counted_answer)
     real = counted_answer.c.role == "real"
+    count = sa.select(sa.func.count())
+    queries = {
+        "tasks": count.select_from(task),
+        "done": count.select_from(task).where(task.c.done.is_(True)),
+        "held": leased,
+        "answers": answer_count.where(real),
+        "asked": requested_query.where(task_item.c.role == "real"),
+        "controls": answer_count.where(sa.not_(real)),
+        "kept": count.select_from(judgement),
+    }
     with store.reading() as connection:
-        tasks = connection.scalar(sa.select(sa.func.count()).select_from(task)) or 0
-        done = connection.scalar(sa.select(sa.func.count()).select_from(task).where(task.c.done.is_(True))) or 0
-        requested = connection.scalar(requested_query.where(task_item.c.role == "real")) or 0
-        answers = connection.scalar(answer_count.where(real)) or 0
-        stored = connection.scalar(sa.select(sa.func.count()).select_from(judgement)) or 0
-        return {
-            "tasks": tasks,
-            "done": done,
-            "held": connection.scalar(leased) or 0,
-            "answers": answers,
-            "asked": int(requested),
-            "controls": connection.scalar(answer_count.where(sa.not_(real))) or 0,
-            "kept": stored,
-        }
+        return {name: int(connection.scalar(query) or 0) for name, query in queries.items()}
 
 
 def progress_of(store: Store, annotator_id: int) -> dict[str, int]:

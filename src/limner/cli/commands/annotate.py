@@ -152,8 +152,8 @@ def _further(
     store: Store, systems: Mapping[str, Lists], number: int, strategy: str, learned: Mapping[str, Lists] | None
 ) -> dict[str, int]:
     """The result of a further round; with `learned`, the systems trained on the answers, these propose the pairs."""
-    from limner.annotate.aggregate import by_majority
-    from limner.annotate.further_rounds import boolean_labels, candidates, choose
+    from limner.annotate.further_rounds import candidates, choose
+    from limner.annotate.merge import boolean_labels, by_majority
     from limner.annotate.store.answers import answers
     from limner.annotate.store.contents import add_pairs, pairs
 
@@ -216,8 +216,8 @@ def tasks(
       $ limner annotate tasks work.db --direction t2i -O reasons=off
       $ limner annotate tasks work.db --form captions -O controls=dev --people 3
     """
-    from limner.annotate.plan_inputs import original
     from limner.annotate.pool import waiting
+    from limner.annotate.sample import original
     from limner.annotate.store.contents import pairs, proposals
     from limner.annotate.store.tasks import add_tasks
     from limner.annotate.tasks import make_caption_tasks, make_tasks

@@ -150,10 +150,10 @@ def estimate(
       $ limner annotate estimate work.db -O mode=fixed
       $ limner annotate estimate work.db --method dawid-skene --json
     """
-    from limner.annotate.aggregate import aggregate
+    from limner.annotate.guideline import scale_of
+    from limner.annotate.merge import aggregate
     from limner.annotate.results import studies
     from limner.annotate.store.answers import answers
-    from limner.annotate.store.scales import scale_of
 
     mode = str(named_options(option, ("mode",), of="estimate").get("mode", "anytime"))
     if mode not in MODES:
@@ -210,11 +210,10 @@ def merge(
       $ limner annotate merge work.db -o better.qrels
       $ limner annotate merge work.db --with cxc.qrels -o all.qrels -o verified=people.qrels
     """
-    from limner.annotate.aggregate import METHODS, aggregate
     from limner.annotate.answer_files import read_judgements
+    from limner.annotate.merge import METHODS, aggregate, taken_out
     from limner.annotate.merge import merge as join
-    from limner.annotate.merge import taken_out
-    from limner.annotate.plan_inputs import original
+    from limner.annotate.sample import original
     from limner.annotate.store.answers import answers
 
     if method not in METHODS:
@@ -324,7 +323,7 @@ def import_(
     import hashlib
 
     from limner.annotate.export import import_answers
-    from limner.annotate.store.scales import scale_of
+    from limner.annotate.guideline import scale_of
 
     fields = {name: str(value) for name, value in named_options(option, IMPORTED, of="import").items()}
     with opened(store) as db:
@@ -341,8 +340,7 @@ def _imported(
 ) -> tuple[list[ImportedAnswer], tuple[str, ...]]:
     """The answers of a file, and what was left out."""
     from limner.annotate.answer_files import form_of, read_filled
-    from limner.annotate.argilla import is_records, read_records
-    from limner.annotate.label_studio import read_tasks
+    from limner.annotate.labelling_tools import read_tasks
 
     annotator = fields.pop("annotator", None)
     if form_of(file) != "label-studio":
@@ -354,7 +352,7 @@ def _imported(
     if annotator is not None:
         raise typer.BadParameter("-O annotator is for .csv and .jsonl: this .json says who answered")
     chosen: OptionValues = {**fields, **({"choices": _graded(choice)} if choice else {})}
-    return (read_records if is_records(file) else read_tasks)(file, scale=scale, **chosen)
+    return read_tasks(file, scale=scale, **chosen)
 
 
 def _graded(words: list[str]) -> dict[str, int | None]:

@@ -304,7 +304,7 @@ def _written(
 
 def _as_tasks(chosen: Collection, target: Path, image_url: str | None) -> tuple[str, ...]:
     """Writes tasks of Label Studio; returns what they cannot hold."""
-    from limner.annotate.label_studio import IMAGE_URL, collection_tasks, write_tasks
+    from limner.annotate.labelling_tools import IMAGE_URL, collection_tasks, write_tasks
 
     write_tasks(collection_tasks(chosen, image_url=image_url or IMAGE_URL), target)
     lost = {"splits were left out": chosen.splits, "further judgements were left out": chosen.extra or chosen.reverse}

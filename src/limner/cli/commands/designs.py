@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 def remember(store: Store, collection: Collection, spec: str, options: dict[str, object], split: str | None) -> None:
     """Stores the collection, its loader arguments, and its original pairs."""
-    from limner.annotate.plan_inputs import keep_original
+    from limner.annotate.sample import keep_original
     from limner.annotate.store.contents import add_collection
 
     with progress(f"reading {len(collection.images):,} images") as step:
@@ -71,7 +71,7 @@ def trained_again(
     """Retrained systems: on the training split and the pairs that people have accepted so far."""
     import limner
     from limner.annotate import further_rounds
-    from limner.annotate.aggregate import by_majority
+    from limner.annotate.merge import boolean_labels, by_majority
     from limner.annotate.store.answers import answers
     from limner.systems import SYSTEMS
 
@@ -79,9 +79,7 @@ def trained_again(
     if foreign is not None or not names:
         raise typer.BadParameter(f"-O retrain: {foreign or 'no system'} is not a system that limner trains by name")
     train = full_collection.train if "train" in full_collection.splits else None
-    learned = further_rounds.trained_again(
-        collection, further_rounds.boolean_labels(by_majority(answers(store))), train=train
-    )
+    learned = further_rounds.trained_again(collection, boolean_labels(by_majority(answers(store))), train=train)
     trained: dict[str, Lists] = {}
     with progress(f"training {len(names)} systems on {len(learned.judgements):,} pairs") as task:
         for name in names:
@@ -234,9 +232,9 @@ def judge(
       $ limner annotate judge work.db --judge model=offline
       $ limner annotate judge work.db --judge endpoint -O url=http://localhost:8000/v1 -O model=qwen-vl -O prompt=grades
     """
-    from limner.annotate.judge_report import judge_reports
+    from limner.annotate.judge_report import REVERSED, judge_reports, order_effect
     from limner.annotate.judge_runs import recorded
-    from limner.annotate.store.designs import designs
+    from limner.annotate.store.designs import designs, machine_answers
 
     endpoint, loader = command_options(option, "judge")
     if endpoint and judge != "endpoint":
@@ -253,9 +251,12 @@ def judge(
         runs = {each.name: judge_pairs(db, each, pairs) for each in machines} if not judge.startswith("stored=") else {}
         name = machines[0].name
         reports = judge_reports(db, split_part, [name])
+        effect = order_effect(machine_answers(db, name), machine_answers(db, name + REVERSED))
         reverse_runs = [runs[each.name] for each in machines[1:]]
         facts = {"judge": name, **runs.get(name, {}), "settings": recorded(db, name)}
     lines = [*(summary(*run) for run in runs.items()), *map(str, reports)]
+    if effect is not None and not reports:
+        lines.append(f"{name} {effect}")
     if not lines:
         lines = [f"{name}: people have not labelled enough of the pairs yet to compare it with them"]
     lines.append(f"Next: limner annotate plan ... --judge 'stored={name}'")

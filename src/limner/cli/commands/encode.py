@@ -157,7 +157,7 @@ def _encoded(work: Any, items: Items, step: Progress, *, skip: bool) -> tuple[An
     """The vectors, and with `skip` the images that do not open; a collection for an evaluation needs all of them."""
     from limner.encoders import encoded
     from limner.encoders.contract import refuse_blank
-    from limner.search.encode import encoded_readable
+    from limner.search.items import encoded_readable
 
     refuse_blank(items)
     if not skip:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from limner.core.collection import Items
     from limner.search import Index
-    from limner.search.queries import Vectors
+    from limner.search.index_table import Vectors
 
 AT_ONCE = 4_096
 """Number of items encoded and written at once; fewer if that would take more than a few seconds."""
@@ -254,7 +254,7 @@ def _pieces(
     source: IndexSource, model: object, stored_index: Index | None, existing: str
 ) -> Iterator[tuple[Vectors, Items | None]]:
     """The given vectors, or the items encoded in chunks."""
-    from limner.search.encode import gives_sets
+    from limner.encoders.contract import gives_sets
 
     if source.embeddings is not None or source.items is None:
         yield source.vectors(), source.items
@@ -281,8 +281,9 @@ def _encoded(
 ) -> Iterator[tuple[Vectors, Items | None]]:
     """The items encoded in chunks, with one vector each or several; `unopened` collects images that do not open."""
     from limner.encoders.batching import PART_SECONDS, paced
+    from limner.encoders.contract import refuse_blank
     from limner.scores.base import RUNNER
-    from limner.search.encode import encoded_known, encoded_readable, refuse_blank
+    from limner.search.items import encoded_known, encoded_readable
 
     cluster: Any = RUNNER.get()
     if several and cluster is not None:

@@ -153,9 +153,9 @@ def rerank(
     features = Path(str(settings["features"])) if "features" in settings else None
     evaluated = part(load(collection, loader), split)
     proposed = _proposed(run, evaluated)
-    judge = _scorer(scorer, trust=trust)
+    judge = opened_scorer(scorer, trust=trust)
     chosen = evaluated if list(proposed.queries) == list(evaluated.images.ids) else _images(evaluated, proposed)
-    queries = _queries(judge, chosen, features)
+    queries = scorer_queries(judge, chosen, features)
     with progress(f"re-ranking {len(proposed):,} lists", "pairs") as step:
         reranked = cascade(
             proposed,
@@ -211,7 +211,7 @@ def _depth(text: str) -> int | float:
         raise typer.BadParameter(f"--depth {text}: expected a number such as 1000, or a share such as 0.2") from None
 
 
-def _scorer(spec: str, *, trust: bool) -> Any:
+def opened_scorer(spec: str, *, trust: bool) -> Any:
     """A scorer by name."""
     from limner.match import scorer
 
@@ -236,7 +236,7 @@ def _config(folder: Path) -> dict[str, object]:
     return config
 
 
-def _queries(judge: object, collection: Collection, features: Path | None) -> list[object]:
+def scorer_queries(judge: object, collection: Collection, features: Path | None) -> list[object]:
     """The scorer's queries for the images: from the scorer itself, or the words of the file names."""
     if hasattr(judge, "queries"):
         return list(judge.queries(collection, features=features))

@@ -123,7 +123,7 @@ def _revoke(store: Store, word: str) -> None:
 
 
 def _reset_link(store: Store, account: Annotator, url: str) -> str:
-    from limner.annotate.store.resets import HOURS, make_reset
+    from limner.annotate.store.people import HOURS, make_reset
 
     link = f"{url.rstrip('/')}/reset/{make_reset(store, account.id)}"
     return f"{account.name} chooses a new password once, within {HOURS:g} hours, at {link}"
@@ -131,7 +131,7 @@ def _reset_link(store: Store, account: Annotator, url: str) -> str:
 
 def _set_password(store: Store, account: Annotator) -> None:
     from limner.annotate.store.people import set_password_hash
-    from limner.web.passwords import hashed
+    from limner.web.accounts import hashed
 
     if sys.stdin.isatty():
         new_password = typer.prompt(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -97,7 +98,7 @@ def report(
       $ limner report ours.json -o measures.svg -O figure=measures -O width=page
       $ limner report ours.json -o README.md
     """
-    from limner.evaluation.reports.report import Report, load_reports
+    from limner.evaluation.reports.report import load_reports
     from limner.evaluation.reports.report_tables import system_table
 
     file, *other_files = files
@@ -121,11 +122,12 @@ def report(
         raise typer.BadParameter("--slices needs the captions and fields: give --collection too")
     if estimate is not None and not other_files:
         raise typer.BadParameter("--estimate compares systems: give several reports")
-    main_report = Report.load(file)
+    reports = load_reports(files)
+    main_report = reports[0]
     if other_files and out.suffix.lower() in TABLES:
-        system_table(load_reports(files)).save(out)
+        system_table(reports).save(out)
         return answer(f"wrote {out}", {"wrote": str(out), "bytes": out.stat().st_size}, as_json=as_json)
-    options = _further_reports(main_report, other_files, baseline, estimate)
+    options = _further_reports(reports, baseline, estimate)
     if collection is not None:
         options["collection"] = part(load(collection, loader), split)
     if slices:
@@ -139,20 +141,18 @@ def report(
     return None
 
 
-def _further_reports(
-    main_report: Report, others: list[Path], baseline: Path | None, estimate: str | None
-) -> OptionValues:
-    """What a page or figure shows besides one report: other reports, a baseline, and a comparison by labels."""
+def _further_reports(reports: Sequence[Report], baseline: Path | None, estimate: str | None) -> OptionValues:
+    """What a page or figure shows besides the first report: other reports, a baseline, and a comparison by labels."""
     from limner.evaluation.comparison import compare
-    from limner.evaluation.reports.report import Report, load_reports
+    from limner.evaluation.reports.report import Report
 
-    options: OptionValues = {"other_reports": load_reports(others)} if others else {}
+    options: OptionValues = {"other_reports": reports[1:]} if len(reports) > 1 else {}
     if baseline is not None:
         options["baseline"] = Report.load(baseline)
     store, mode = store_and_mode(estimate)
     if store is not None:
         with labels_of(store) as labels:
-            options["comparison"] = compare([main_report, *options["other_reports"]], labels=labels, mode=mode)
+            options["comparison"] = compare(reports, labels=labels, mode=mode)
     return options
 
 

@@ -177,7 +177,7 @@ def search(
 def _query(index: Index, parts: list[SearchQueries], path: str, *, encodes: bool) -> SearchQueries:
     """The queries; of texts and images, one query. The model is loaded here if it is needed."""
     from limner.core.collection import Items
-    from limner.search.combined_query import combined_query
+    from limner.search.hybrid import combined_query
 
     to_encode = [part for part in parts if isinstance(part, Items)]
     if encodes and to_encode:

@@ -65,7 +65,9 @@ Places = Annotated[
 Models = Annotated[
     list[str] | None,
     word(
-        "A system to train, a saved model, or module:thing. Repeatable.", "--model", show_default="histograms, colours"
+        "A model by name, its folder, a system to train, or module:thing. Repeatable.",
+        "--model",
+        show_default="histograms, colours",
     ),
 ]
 

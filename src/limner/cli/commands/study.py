@@ -397,8 +397,7 @@ def scale(
       $ limner annotate study scale work.db products.toml
     """
     from limner.annotate.form_files import as_toml, read_scale
-    from limner.annotate.guideline import newest, set_scale
-    from limner.annotate.store.scales import scale_of
+    from limner.annotate.guideline import newest, scale_of, set_scale
 
     new = None if file is None else read_scale(file)
     with opened(store, create=new is not None) as db:

@@ -82,11 +82,11 @@ def tables(
     """
     from limner.annotate import side_tables
     from limner.annotate.answer_files import read_judgements
-    from limner.annotate.plan_inputs import original
+    from limner.annotate.guideline import scale_of
+    from limner.annotate.sample import original
     from limner.annotate.scale import SCALE
     from limner.annotate.store.answers import answers
     from limner.annotate.store.contents import proposals
-    from limner.annotate.store.scales import scale_of
 
     further_judgements = [read_judgements(file) for file in further or []]
     with opened(store) as db, progress("counting the answers"):

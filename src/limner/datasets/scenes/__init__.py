@@ -20,11 +20,10 @@ from limner.core.errors import LimnerError
 from limner.core.files import replacing, replacing_folder, write_text
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
-from limner.datasets.scenes import truth
+from limner.datasets.scenes.grammar import captions
 from limner.datasets.scenes.layout import compose
-from limner.datasets.scenes.meaning import Entity, Meaning
+from limner.datasets.scenes.meaning import Entity, Meaning, complete_judgements, graded_judgements
 from limner.datasets.scenes.scene import Scene, SceneObject
-from limner.datasets.scenes.scene_captions import captions
 from limner.datasets.scenes.world import BACKGROUNDS, CATEGORIES, COLOURS, KINDS, RELATIONS, SIDE, SIZES
 
 if TYPE_CHECKING:
@@ -104,9 +103,9 @@ def load(
     texts = _texts(image_items.ids, described)
     pairs = _pairs(image_items.ids, texts.ids)
     meanings = [meaning for _, meaning in described]
-    extra = {"complete": truth.complete(image_items.ids, scenes, texts.ids, meanings)}
+    extra = {"complete": complete_judgements(image_items.ids, scenes, texts.ids, meanings)}
     if graded:
-        extra["graded"] = truth.graded(image_items.ids, scenes, texts.ids, meanings)
+        extra["graded"] = graded_judgements(image_items.ids, scenes, texts.ids, meanings)
     splits = {
         name: [i for n, i in enumerate(image_items.ids) if _SPLITS[n % 5] == name] for name in ("train", "dev", "test")
     }

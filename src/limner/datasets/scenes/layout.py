@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from limner.datasets.scenes.dice import Dice
 from limner.datasets.scenes.scene import Box, Scene, SceneObject, area, overlap
-from limner.datasets.scenes.world import BACKGROUNDS, COLOURS, KINDS, SIDE, SIZES, WATERSIDE, ObjectKind
+from limner.datasets.scenes.world import BACKGROUNDS, COLOURS, KINDS, SIDE, SIZES, WATERSIDE, Dice, ObjectKind
 
 LAYOUT, CAPTIONS, BACKDROP = 0, 1, 2
 """Independent random streams, so that captions, layout and background do not affect each other."""

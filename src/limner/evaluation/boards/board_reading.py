@@ -22,9 +22,9 @@ from limner.core.options import OptionValues
 from limner.core.paths import JsonObject, read_json
 from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.registry import Registry
-from limner.datasets.pair_tables import is_table
 from limner.datasets.runs import read_run, run_name
 from limner.datasets.text_files import At, number, refuse, table
+from limner.datasets.trec import is_table
 from limner.evaluation.boards.board import Board, BoardEntry, entries_of, ranked
 from limner.evaluation.boards.hub_results import read_model_card
 from limner.evaluation.boards.mteb import META, is_mteb, read_mteb

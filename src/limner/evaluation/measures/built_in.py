@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from limner.core.arrays import FloatArray, IntArray
 from limner.evaluation.measures.kinds import Composite, MeasureKind, Parameters
 from limner.evaluation.placements import NEVER, Placements
-from limner.stats.order import median
+from limner.stats.correlation import median
 
 
 def total(p: Placements, values: FloatArray) -> FloatArray:
@@ -237,31 +238,14 @@ _FIELD = "Hodosh, Young & Hockenmaier 2013"
 
 _VAN_RIJSBERGEN = "van Rijsbergen 1979"
 
+_HIT = MeasureKind(
+    "R", hit, "1 if any of the first k is relevant, else 0", _FIELD, "required", _GRADED,
+    hit=True, decided_by="first", sees="k", needs_total=False,
+)  # fmt: skip
+
 BUILT_IN = (
-    MeasureKind(
-        "R",
-        hit,
-        "1 if any of the first k is relevant, else 0",
-        _FIELD,
-        "required",
-        _GRADED,
-        hit=True,
-        decided_by="first",
-        sees="k",
-        needs_total=False,
-    ),
-    MeasureKind(
-        "S",
-        hit,
-        "as R@k, on people's judgements",
-        _FIELD,
-        "required",
-        _GRADED,
-        hit=True,
-        decided_by="first",
-        sees="k",
-        needs_total=False,
-    ),
+    _HIT,
+    replace(_HIT, name="S", formula="as R@k, on people's judgements"),
     MeasureKind("Recall", recall, "relevant in the first k / R", _VAN_RIJSBERGEN, "required", _GRADED, sees="k"),
     MeasureKind(
         "P",

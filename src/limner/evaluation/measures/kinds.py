@@ -21,7 +21,7 @@ from limner.evaluation.placements import Placements
 from limner.stats import Interval
 from limner.stats.bootstrap import Part
 from limner.stats.bounded import sum_interval
-from limner.stats.order import median
+from limner.stats.correlation import median
 
 MEASURES: Registry[MeasureKind] = Registry("measure", {})
 """All kinds of measures by name; `MEASURES.register("RBP")(kind)` adds one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -305,8 +306,16 @@ def _top_to_json(ranking: Ranking) -> dict[str, object]:
 
 
 def load_reports(paths: Iterable[str | Path]) -> list[Report]:
-    """Reads several saved reports."""
-    return [Report.load(path) for path in paths]
+    """Reads several saved reports; systems of the same name are told apart by the names of their files."""
+    files = [Path(path) for path in paths]
+    reports = [Report.load(file) for file in files]
+    counts = Counter(report.system for report in reports)
+    if len({file.stem for file in files}) < len(files):
+        return reports
+    return [
+        replace(report, system=f"{report.system} ({file.stem})") if counts[report.system] > 1 else report
+        for report, file in zip(reports, files, strict=True)
+    ]
 
 
 CURVE_DEPTH = 100

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from limner.core.display_names import display_name, display_names
 from limner.core.errors import LimnerError, UnknownName
-from limner.evaluation.comparison import Comparison, Difference, Line
+from limner.evaluation.comparison import Comparison, Line
 from limner.evaluation.label_estimates import VIEW, estimate_rows
 from limner.evaluation.measures import Measure
 from limner.evaluation.reports.report import Report
@@ -75,13 +75,12 @@ def _cell(results: list[Result], measure: object, direction: str) -> str:
 
 def with_interval(result: Result) -> str:
     """A number with its interval, if it has one."""
-    value = result.measure.show(result.value)
-    interval = result.interval
-    return (
-        value
-        if interval is None
-        else f"{value} [{result.measure.show(interval.low)}, {result.measure.show(interval.high)}]"
-    )
+    show = result.measure.show
+    return _with(show(result.value), result.interval, show)
+
+
+def _with(value: str, interval: Interval | None, show: Callable[[float], str]) -> str:
+    return value if interval is None else f"{value} [{show(interval.low)}, {show(interval.high)}]"
 
 
 # --- comparisons -----------------------------------------------------------------------------------------------------
@@ -127,13 +126,9 @@ def _two_systems(comparison: Comparison, title: str, lines: list[Line]) -> tuple
             continue
         d = line.differences[0]
         mark = " *" if d.significant(comparison.level) else ""
-        rows.append((str(line.measure), *values, _signed(line.measure, d) + mark, shown_p(d.p_adjusted), d.test.method))
+        shown = _with(line.measure.show_change(d.value), d.interval, line.measure.show)
+        rows.append((str(line.measure), *values, f"{shown}{mark}", shown_p(d.p_adjusted), d.test.method))
     return tuple(rows)
-
-
-def _signed(measure: Measure, d: Difference) -> str:
-    span = "" if d.interval is None else f" [{measure.show(d.interval.low)}, {measure.show(d.interval.high)}]"
-    return measure.show_change(d.value) + span
 
 
 def _many_systems(comparison: Comparison, title: str, lines: list[Line]) -> tuple[tuple[str, ...], ...]:
@@ -184,10 +179,6 @@ def _slice_row(each: Slice) -> tuple[str, ...]:
         f"{each.by}: {each.name}", f"{each.queries:,}", _with(show(each.value), each.interval, show), show(each.rest),
         _with(change(each.difference), each.difference_interval, show), shown_p(each.p_adjusted), each.verdict,
     )  # fmt: skip
-
-
-def _with(value: str, interval: Interval | None, show: Callable[[float], str]) -> str:
-    return value if interval is None else f"{value} [{show(interval.low)}, {show(interval.high)}]"
 
 
 def slices_title(sliced: Slices) -> str:

@@ -19,7 +19,7 @@ from limner.core.version import VERSION
 from limner.evaluation.reports.page import NOTES, written
 from limner.evaluation.reports.page.gallery import Gallery, PageItem
 from limner.evaluation.tables import FORMATS, Document, Grid, TableReport, to_csv
-from limner.explain.audit import blind_classifier, caption_checks, chance_levels, image_checks, label_doubts
+from limner.explain.audit import blind_answers, item_checks, label_doubts
 from limner.explain.audit.findings import INFO, KINDS, SEVERITIES, Defect, counted
 from limner.explain.audit.missing_matches import missing
 from limner.explain.audit.permuted_labels import permuted
@@ -168,13 +168,13 @@ def audit(
         _looked(collection, min_side, progress) if look else ([], ["images were not opened"], [])
     )
     for check in (
-        caption_checks.repeated,
-        caption_checks.empty,
-        caption_checks.self_matches,
-        caption_checks.other_languages,
+        item_checks.repeated,
+        item_checks.empty,
+        item_checks.self_matches,
+        item_checks.other_languages,
     ):
         findings += check(collection)
-    solved, gaps = blind_classifier.solvable(collection)
+    solved, gaps = blind_answers.solvable(collection)
     findings += solved
     notes += gaps
     if vectors is not None:
@@ -183,7 +183,7 @@ def audit(
         label_defects, label_notes = _labels(collection, scores)
         findings += label_defects
         notes += label_notes
-    findings += chance_levels.by_chance(collection)
+    findings += blind_answers.by_chance(collection)
     repaired, added = _repaired(collection, duplicates)
     unjudged, gaps = missing(collection, collection.extra, added)
     findings += unjudged
@@ -194,21 +194,21 @@ def audit(
 
 def _looked(
     collection: Collection, min_side: int, progress: Progress
-) -> tuple[list[Defect], list[str], image_checks.Pairs]:
+) -> tuple[list[Defect], list[str], item_checks.Pairs]:
     """Findings in the images themselves, and all pairs of duplicates whose captions fit both images."""
     images = collection.images
-    fingerprints = image_checks.prints(images, progress)
-    findings = [*image_checks.unopened(images, fingerprints), *image_checks.tiny(images, fingerprints, min_side)]
-    exact = image_checks.same_pixels(fingerprints)
-    look_alikes = image_checks.look_alikes(fingerprints, exact)
-    mirrored = image_checks.mirrored(fingerprints, [*exact, *look_alikes])
+    fingerprints = item_checks.prints(images, progress)
+    findings = [*item_checks.unopened(images, fingerprints), *item_checks.tiny(images, fingerprints, min_side)]
+    exact = item_checks.same_pixels(fingerprints)
+    look_alikes = item_checks.look_alikes(fingerprints, exact)
+    mirrored = item_checks.mirrored(fingerprints, [*exact, *look_alikes])
     kinds = (("duplicate-image", exact, ""), ("near-duplicate-image", look_alikes, ""))
     for kind, pairs, detail in (*kinds, ("near-duplicate-image", mirrored, "mirrored")):
         findings += [Defect(kind, (images.ids[a], images.ids[b]), detail) for a, b in pairs]
     findings += _leaks(collection, [*exact, *look_alikes, *mirrored])
     absent = sum(value is None for value in images.values)
     notes = [f"{absent:,} images have no file and were not opened"] if absent else []
-    notes += [image_checks.LIMITS] if absent < len(images) else []
+    notes += [item_checks.LIMITS] if absent < len(images) else []
     return (
         findings,
         notes,
@@ -216,7 +216,7 @@ def _looked(
     )  # a mirrored image has left and right, and writing, the other way round
 
 
-def _leaks(collection: Collection, pairs: image_checks.Pairs) -> list[Defect]:
+def _leaks(collection: Collection, pairs: item_checks.Pairs) -> list[Defect]:
     """Copies in two splits, and images listed in two splits; the one in the training split comes last."""
     ids = collection.images.ids
     split = {image: name for name, members in collection.splits.items() for image in members}
@@ -229,7 +229,7 @@ def _leaks(collection: Collection, pairs: image_checks.Pairs) -> list[Defect]:
     return leaks
 
 
-def _close(collection: Collection, vectors: FloatArray, duplicates: image_checks.Pairs) -> list[Defect]:
+def _close(collection: Collection, vectors: FloatArray, duplicates: item_checks.Pairs) -> list[Defect]:
     if len(vectors) != len(collection.images):
         raise LimnerError(f"got {len(vectors)} vectors for {len(collection.images)} images, expected one for each")
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
@@ -261,15 +261,15 @@ def _labels(collection: Collection, scores: FloatArray) -> tuple[list[Defect], l
     return [*runs, *swapped, *lone], [note] if note else []
 
 
-def _repaired(collection: Collection, duplicates: image_checks.Pairs) -> tuple[Judgements, int]:
+def _repaired(collection: Collection, duplicates: item_checks.Pairs) -> tuple[Judgements, int]:
     """The judgements plus implied pairs: captions of a copied image, and images of a repeated caption."""
-    owners = caption_checks.images_of(collection)
+    owners = item_checks.images_of(collection)
     ids, texts = collection.images.ids, collection.texts
     pairs = {(ids[image], texts.ids[row]) for row, images in enumerate(owners) for image in images}
     before = len(pairs)
     groups: dict[str, list[int]] = {}
     for row, text in enumerate(texts.values):
-        if key := caption_checks.plain(text):
+        if key := item_checks.plain(text):
             groups.setdefault(key, []).append(row)
     for rows in groups.values():
         images = {image for row in rows for image in owners[row]}

@@ -18,8 +18,8 @@ import numpy as np
 
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.collection import Collection
-from limner.explain.audit.caption_checks import images_of
 from limner.explain.audit.findings import Defect
+from limner.explain.audit.item_checks import images_of
 
 SHIFTS = (-3, -2, -1, 1, 2, 3)
 RUN = 4

@@ -39,6 +39,8 @@ from limner.scores.lowprecision.product_block import ProductBlock, Shifted
 from limner.scores.lowprecision.rounding_bounds import Bounds, Rounded
 from limner.scores.parallel_blocks import TILE_COLUMNS, TILE_ROWS, Block, Result, counted, threads, usable_cores
 
+Lists = tuple[npt.NDArray[np.int32], Block]
+"""Columns and scores of the best of every row."""
 Verified = Callable[[int, int | None], float]
 """See `Selective.verified`."""
 
@@ -122,7 +124,9 @@ class Filter:
     _own: local = field(default_factory=local)
     _candidates: tuple[Columns, Rounded] | None = None
 
-    def stream(self, consume: Any, *, workers: int | None = None, progress: ProgressLike = None) -> Iterator[object]:
+    def stream(
+        self, consume: Selective, *, workers: int | None = None, progress: ProgressLike = None
+    ) -> Iterator[object]:
         """Like `Scores.stream` for a `Selective` consumer; blocks with too many undecided pairs are read in float32."""
 
         def plain(start: int, stop: int) -> object:
@@ -234,8 +238,11 @@ is less, also since finding the best of float32 scores takes part of the time th
 class Selective(Protocol):
     """A consumer of blocks that can also answer from low-precision products."""
 
-    def from_products(self, block: Any) -> Any:
+    def from_products(self, block: Any) -> object:
         """The result for the block of these rows; None if the bounds leave too many pairs undecided."""
+
+    def __call__(self, start: int, block: Block) -> object:
+        """The same from a block of scores."""
 
     def verified(self, width: int, dimensions: int | None = None) -> float:
         """The work beside the low-precision products, as a share of the float32 product.
@@ -265,21 +272,31 @@ def share_verified(k: int, width: int, dimensions: int | None = None) -> float:
     return min(1.0, each * k / max(width, 1))
 
 
+class ListBlock(Protocol):
+    """A block of low-precision products, on a CPU or a GPU, that gives lists of the best."""
+
+    def best(self, choose: Best) -> Lists | None:
+        """The same result as `choose` on the float32 block; None if too many pairs are undecided."""
+
+    def best_shifted(self, choose: Best, shifted: Shifted) -> Lists | None:
+        """The same for shifted scores."""
+
+
 @dataclass(frozen=True)
 class ListRequest:
     """The best of every row."""
 
     best: Best
 
-    def from_products(self, block: Any) -> tuple[npt.NDArray[np.int32], Block] | None:
+    def from_products(self, block: ListBlock) -> Lists | None:
         """The k best of every row."""
-        return block.best(self.best)  # type: ignore[no-any-return]
+        return block.best(self.best)
 
     def verified(self, width: int, dimensions: int | None = None) -> float:
         """A few candidates of every row."""
         return share_verified(self.best.k, width, dimensions)
 
-    def __call__(self, start: int, block: Block) -> tuple[npt.NDArray[np.int32], Block]:
+    def __call__(self, start: int, block: Block) -> Lists:
         """The same from a block of scores."""
         return self.best(start, block)
 
@@ -291,14 +308,14 @@ class ShiftedListRequest:
     best: Best
     shifted: Shifted
 
-    def from_products(self, block: Any) -> tuple[npt.NDArray[np.int32], Block] | None:
+    def from_products(self, block: ListBlock) -> Lists | None:
         """The k best of every row."""
-        return block.best_shifted(self.best, self.shifted)  # type: ignore[no-any-return]
+        return block.best_shifted(self.best, self.shifted)
 
     def verified(self, width: int, dimensions: int | None = None) -> float:
         """A tile reads the best of all its rows, and those that determine the values of the rows."""
         return share_verified(self.best.k, width) + share_verified(self.shifted.own, width)
 
-    def __call__(self, start: int, block: Block) -> tuple[npt.NDArray[np.int32], Block]:
+    def __call__(self, start: int, block: Block) -> Lists:
         """The same from a block of scores."""
         return self.best(start, self.shifted.apply(block, np.arange(block.shape[1]), start))

@@ -18,14 +18,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from limner.core.arrays import Array, Float32
 from limner.core.progress import ProgressLike, as_progress
 from limner.core.tensors import full_precision, on_host, torch_module
 from limner.scores.base import LARGEST, Best
-from limner.scores.lowprecision.cpu_filter import Attempts, ListRequest, Selective, ShiftedListRequest
+from limner.scores.lowprecision.cpu_filter import Attempts, ListRequest, Lists, Selective, ShiftedListRequest
 from limner.scores.lowprecision.gpu_products import has_units, keeps_bound, low_products, whole_sums
 from limner.scores.lowprecision.product_block import SHARE, Shifted
 from limner.scores.lowprecision.rounding_bounds import READ, Bounds, Rounded, accumulation, upward
-from limner.scores.parallel_blocks import Result, counted
+from limner.scores.parallel_blocks import Block, Result, counted
 
 LEAST = 1 << 38
 """A pass with fewer multiplications is too short to benefit: as measured on an H200, where a fifth of it did not."""
@@ -98,15 +99,15 @@ def saves_time(scores: TensorProducts) -> bool:
 
 
 @cache
-def same_bits(device: Any, rows: int, columns: int, dimensions: int) -> bool:
+def same_bits(device: object, rows: int, columns: int, dimensions: int) -> bool:
     """Whether `tiles` have the bits of a product of this shape: tried with uneven numbers, once per shape."""
     torch = torch_module()
     generator = torch.Generator(device).manual_seed(0)
 
     def drawn(count: int) -> Tensor:
-        placement: Any = {"generator": generator, "device": device}
-        size = torch.randint(-6, 7, (count, dimensions), **placement)
-        return torch.randn(count, dimensions, **placement) * torch.exp2(size.float())
+        size = torch.randint(-6, 7, (count, dimensions), generator=generator, device=device)
+        mantissa: Tensor = torch.randn(count, dimensions, generator=generator, device=device)
+        return mantissa * torch.exp2(size.float())
 
     left, right = drawn(rows), drawn(columns)
     with full_precision():
@@ -292,7 +293,7 @@ class GPUFilter:
         device = self.scores.query_vectors.device
         return torch_module().as_tensor(np.ascontiguousarray(values), device=device)
 
-    def best_of_columns(self, k: int) -> Any:
+    def best_of_columns(self, k: int) -> Float32 | None:
         """The k highest scores of every candidate, (k, candidates); None if too many pairs stay undecided."""
         torch, (queries, candidates) = torch_module(), self.rounded
         turned = GPUFilter(self.scores.T, (candidates, queries))
@@ -308,7 +309,7 @@ class GPUFilter:
         scores_by_column = _side_by_side(columns, self.scores.shape[1], (values, -np.inf))[0]
         return on_host(scores_by_column.topk(k, dim=1).values.T.contiguous())
 
-    def stream(self, consume: Any, *, workers: int | None = None, progress: ProgressLike = None) -> Iterator[Any]:
+    def stream(self, consume: Selective, *, workers: int | None = None, progress: ProgressLike = None) -> Iterator[Any]:
         """Like `Scores.stream` for a `Selective` consumer; blocks with too many undecided pairs are read in float32."""
         progress = as_progress(progress)
         n, attempts = self.scores.shape[0], Attempts()
@@ -366,12 +367,12 @@ class GPUProductBlock:
         """The scores."""
         return self.filter.scores
 
-    def best(self, choose: Best) -> tuple[Any, Any] | None:
+    def best(self, choose: Best) -> Lists | None:
         """Gives the same result as `choose` on the float32 block."""
         pairs = self.candidates(choose.k)
         return None if pairs is None else self._chosen(choose, *pairs)
 
-    def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[object, object] | None:
+    def best_shifted(self, choose: Best, shifted: Shifted) -> Lists | None:
         """Gives the same result as `choose` on the shifted float32 block."""
         searches = [self.candidates(choose.k, shifted)]
         if shifted.own and searches[0] is not None:
@@ -383,7 +384,9 @@ class GPUProductBlock:
         keys = torch_module().cat([rows * width + columns for rows, columns in decided]).unique()
         return self._chosen(choose, keys // width, keys % width, apply=shifted.apply)
 
-    def _chosen(self, choose: Best, rows: Tensor, columns: Tensor, apply: Any = None) -> tuple[object, object]:
+    def _chosen(
+        self, choose: Best, rows: Tensor, columns: Tensor, apply: Callable[[Tensor, Array, int], Block] | None = None
+    ) -> Lists:
         """The choice among the pairs of every row; equal scores keep candidate order, because the pairs are sorted."""
         scores = exact_pairs(self.scores, rows + self.start, columns)
         table, places = _side_by_side(rows, self.stop - self.start, (scores, -np.inf), (columns, 0))
@@ -398,7 +401,7 @@ class GPUProductBlock:
         k, chunks = min(k, width), len(right) // CHUNK
         if chunks <= k:
             return None
-        products = low_products(left[self.start : self.stop], right)
+        products: Tensor = low_products(left[self.start : self.stop], right)
         products[:, width:] = -np.inf
         body = products.unflatten(1, (CHUNK, chunks))
         tops = body.amax(dim=1).float()

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from limner.core.tensors import on_host, torch_module
 from limner.scores.lowprecision.int8_products import TILED, all_within_bound, trial
 
-Tensor = Any
-
+if TYPE_CHECKING:
+    from limner.core.tensors import Device, Tensor
 
 UNITS = 8, 0
 """The compute capability of the first cards with bfloat16 units."""
 
 
-def has_units(device: Any) -> bool:
+def has_units(device: Device) -> bool:
     """Whether the device is a GPU with bfloat16 units."""
     return device.type == "cuda" and bool(torch_module().cuda.get_device_capability(device) >= UNITS)
 
@@ -43,7 +43,7 @@ def whole_sums() -> Iterator[None]:
         settings.allow_bf16_reduced_precision_reduction = before
 
 
-def keeps_bound(device: Any, dimensions: int) -> bool:
+def keeps_bound(device: Device, dimensions: int) -> bool:
     """Whether sums on this device respect the error bound; tested once per device and number of dimensions."""
     return _tested(str(device), dimensions)
 

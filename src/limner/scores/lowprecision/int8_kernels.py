@@ -12,7 +12,6 @@ and rounded to bfloat16 when they are stored. All functions release the GIL.
 from __future__ import annotations
 
 import platform
-from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -22,7 +21,7 @@ from numba.extending import intrinsic
 
 from limner.core.paths import compiled
 
-_jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False)
+_jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 
 ARM = platform.machine() in ("aarch64", "arm64")
 LANES, ADDED = (4, 0) if ARM else (16, 128)
@@ -57,28 +56,28 @@ def lay_out_rows(codes, groups, sums):  # type: ignore[no-untyped-def]
         sums[r] = -ADDED * total
 
 
-def _constant(number: int) -> Any:
+def _constant(number: int) -> ir.Constant:
     return ir.Constant(_LONG, number)
 
 
-def _at(builder: Any, address: Any, offset: int, kind: Any) -> Any:
+def _at(builder: ir.IRBuilder, address: ir.Value, offset: int, kind: ir.Type) -> ir.Value:
     return builder.inttoptr(builder.add(address, _constant(offset)), ir.PointerType(kind))
 
 
-def _load(builder: Any, address: Any, offset: int, kind: Any, align: int) -> Any:
+def _load(builder: ir.IRBuilder, address: ir.Value, offset: int, kind: ir.Type, align: int) -> ir.Value:
     loaded = builder.load(_at(builder, address, offset, kind))
     loaded.align = align
     return loaded
 
 
-def _spread(builder: Any, number: Any, kind: Any) -> Any:
+def _spread(builder: ir.IRBuilder, number: ir.Value, kind: ir.Type) -> ir.Value:
     """A register with this number in every lane."""
     none = ir.Constant(kind, ir.Undefined)
     one = builder.insert_element(none, number, ir.Constant(_INT, 0))
     return builder.shuffle_vector(one, none, ir.Constant(_INTS, [0] * LANES))
 
 
-def _queries(builder: Any, address: Any) -> list[Any]:
+def _queries(builder: ir.IRBuilder, address: ir.Value) -> list[ir.Value]:
     """Four dimensions of each query of a group, in every lane of a register."""
     if not ARM:
         return [_spread(builder, _load(builder, address, 4 * r, _INT, 4), _INTS) for r in range(HEIGHT)]
@@ -88,7 +87,7 @@ def _queries(builder: Any, address: Any) -> list[Any]:
             for each in loaded for lane in range(LANES)]  # fmt: skip
 
 
-def _added(builder: Any, sums: Any, columns: Any, row: Any) -> Any:
+def _added(builder: ir.IRBuilder, sums: ir.Value, columns: ir.Value, row: ir.Value) -> ir.Value:
     """Sums with the products of four dimensions added."""
     name, kind = ("llvm.aarch64.neon.sdot.v4i32.v16i8", _BYTES) if ARM else ("llvm.x86.avx512.vpdpbusd.512", _INTS)
     called = ir.FunctionType(_INTS, [_INTS, kind, kind])
@@ -96,7 +95,9 @@ def _added(builder: Any, sums: Any, columns: Any, row: Any) -> Any:
     return builder.call(add_products, [sums, *(builder.bitcast(each, kind) for each in (columns, row))])
 
 
-def _sums(builder: Any, group: Any, panel: Any, starts: Any, steps: Any) -> list[list[Any]]:
+def _sums(
+    builder: ir.IRBuilder, group: ir.Value, panel: ir.Value, starts: ir.Value, steps: ir.Value
+) -> list[list[ir.Value]]:
     """The sums of a group and a panel, in registers."""
     first = [_spread(builder, _load(builder, starts, 4 * r, _INT, 4), _INTS) for r in range(HEIGHT)]
     before, loop, after = builder.block, builder.append_basic_block("loop"), builder.append_basic_block("after")
@@ -121,7 +122,7 @@ def _sums(builder: Any, group: Any, panel: Any, starts: Any, steps: Any) -> list
     return added
 
 
-def _rounded(builder: Any, numbers: Any) -> Any:
+def _rounded(builder: ir.IRBuilder, numbers: ir.Value) -> ir.Value:
     """float32 numbers as the bits of the nearest bfloat16 numbers, ties to even."""
     words = builder.bitcast(numbers, _INTS)
     sixteen, one, half = (ir.Constant(_INTS, [number] * LANES) for number in (16, 1, 0x7FFF))

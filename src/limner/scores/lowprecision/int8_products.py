@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from types import ModuleType
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Float32
-from limner.scores.lowprecision.rotation import Rotation
-from limner.scores.lowprecision.rounding_bounds import READ, Bits, Rounded, accumulation
+from limner.scores.lowprecision.rounding_bounds import READ, Bits, Rotation, Rounded, accumulation
 from limner.scores.parallel_blocks import TILE_COLUMNS, TILE_ROWS, threads
 
 LINE = 64
@@ -38,8 +38,7 @@ def has_units() -> bool:
 
     from limner.scores.lowprecision.int8_kernels import ARM
 
-    options: Any = config
-    if options.CPU_NAME or options.CPU_FEATURES:
+    if getattr(config, "CPU_NAME", None) or getattr(config, "CPU_FEATURES", None):
         return False
     if ARM:
         return str(get_host_cpu_name()).startswith(DOT_PRODUCTS)
@@ -99,7 +98,7 @@ class Panels:
 
     panels: npt.NDArray[np.uint8]
     scale: Float32
-    loops: Any
+    loops: ModuleType
 
     @classmethod
     def of(cls, count: int, dimensions: int) -> Panels:

@@ -44,7 +44,7 @@ from limner.systems.hold_out import TrainedOn, saved_record
 Documents = Sequence[Sequence[str]]
 
 
-class Sampling(TypedDict):
+class WordSampling(TypedDict):
     """How visual words are learned: options of `Pyramid`."""
 
     side: int
@@ -128,7 +128,7 @@ def text_kernel(kernel: str | Kernel, weights: str | None = None, *, usual: str 
     return factory(weights=weights or usual) if weighted else factory()
 
 
-def image_kernel(kernel: str | Kernel, *, features: bool, **sampling: Unpack[Sampling]) -> Kernel:
+def image_kernel(kernel: str | Kernel, *, features: bool, **sampling: Unpack[WordSampling]) -> Kernel:
     """An image kernel by name with its options, or the kernel itself."""
     if not isinstance(kernel, str):
         return kernel

@@ -242,15 +242,3 @@ def fifteen(all_trials: Sequence[Trial], task: str, *, each: int = 5) -> tuple[S
         left = [t for t in all_trials if t.setting not in chosen]
         chosen += [t.setting for t in sorted(left, key=lambda t: t.merit(task, depth), reverse=True)[:each]]
     return tuple(chosen)
-
-
-def table(all_trials: Sequence[Trial]) -> list[dict[str, object]]:
-    """Trials as plain dicts, for a file or a table."""
-    return [
-        {
-            **vars(t.setting),
-            **{f"{task} R@{d}": r for task in TASKS for d, r in zip(DEPTHS, t.recalls[task], strict=True)},
-            **{f"{task} MedR": t.median[task] for task in TASKS},
-        }
-        for t in all_trials
-    ]

@@ -15,7 +15,7 @@ from limner.core.progress import Progress, ProgressLike, Stages, as_progress, pr
 from limner.systems.classic.kcca import Directions, KernelPair, Matrix, Method, Spectrum, spectrum
 from limner.systems.classic.kernel_model import (
     FeatureSource,
-    Sampling,
+    WordSampling,
     documents_of,
     features_file,
     fit_images,
@@ -270,7 +270,7 @@ def train(
     refuse_few(collection)
     if fuse and dev is None:
         raise LimnerError("fuse=True needs a dev split to choose fifteen models on: give dev=, or leave fuse out")
-    sampling: Sampling = {"side": side, "points": points, "seed": seed, "workers": workers}
+    sampling: WordSampling = {"side": side, "points": points, "seed": seed, "workers": workers}
     kernels = image_kernel(images, features=features is not None, **sampling), text_kernel(texts, weights)
     ns = (dimensions,) if isinstance(dimensions, int) else dimensions
     grid = KccaGrid(kappas, diagonals, powers, ns, text_kappas)

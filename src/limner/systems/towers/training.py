@@ -15,7 +15,6 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.model_store import Content
 from limner.core.progress import Progress, ProgressLike, as_progress
-from limner.core.registry import takes
 from limner.core.tensors import device_named
 from limner.encoders.opening import Source, source
 from limner.evaluation.evaluate import evaluate
@@ -58,44 +57,8 @@ MEASURES = parse("rsum R@1 R@5 R@10")
 DIRECTIONS = ("i2t", "t2i")
 
 
-@takes(Inputs, Shape, *VARIANTS["towers"], Training)
-def towers(
-    collection: Collection, *, dev: Collection | None = None, progress: ProgressLike = None, **options: object
-) -> TowersModel:
-    """Two towers with a margin loss (Faghri et al. 2018; Liu & Ye 2019).
-
-    Args:
-        collection: The training collection.
-        dev: Collection that selects the best epoch, by rsum; without it the last epoch is kept.
-        progress: Called with (steps done, steps in total).
-        options: Options of `Inputs`, `Shape`, `Margin` and `Training`.
-    """
-    progress = as_progress(progress)
-    return trained("towers", collection, dev=dev, progress=progress, options=options)
-
-
-@takes(Inputs, Shape, *VARIANTS["pvse"], Training)
-def pvse(
-    collection: Collection, *, dev: Collection | None = None, progress: ProgressLike = None, **options: object
-) -> TowersModel:
-    """Several vectors per item (Song & Soleymani 2019).
-
-    Arguments as for `towers`, and the options of `Several`.
-    """
-    progress = as_progress(progress)
-    return trained("pvse", collection, dev=dev, progress=progress, options=options)
-
-
-@takes(Inputs, Shape, *VARIANTS["pcme"], Training)
-def pcme(
-    collection: Collection, *, dev: Collection | None = None, progress: ProgressLike = None, **options: object
-) -> TowersModel:
-    """A mean and a variance per item (Chun et al. 2021).
-
-    Arguments as for `towers`, with the options of `Uncertain` instead of `Margin`.
-    """
-    progress = as_progress(progress)
-    return trained("pcme", collection, dev=dev, progress=progress, options=options)
+TOWERS, PVSE, PCME = ((Inputs, Shape, *VARIANTS[variant], Training) for variant in ("towers", "pvse", "pcme"))
+"""The settings of each variant, which are its options."""
 
 
 def trained(
@@ -103,10 +66,19 @@ def trained(
     collection: Collection,
     *,
     dev: Collection | None,
-    progress: Progress,
+    progress: ProgressLike,
     options: Content,
 ) -> TowersModel:
-    """Trains a variant; the arguments are those of `towers`."""
+    """Trains a variant.
+
+    Args:
+        variant: "towers", "pvse" or "pcme".
+        collection: The training collection.
+        dev: Collection that selects the best epoch, by rsum; without it the last epoch is kept.
+        progress: Called with (steps done, steps in total).
+        options: Options of `TOWERS`, `PVSE` or `PCME`.
+    """
+    progress = as_progress(progress)
     start = _start(variant, options.get("init_from"))
     all_options = options if start is None else _as_begun(start, options)
     inputs, shape, training, *variant_settings = split(

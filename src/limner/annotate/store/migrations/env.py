@@ -1,4 +1,4 @@
-"""Runs the migrations on the connection that `limner.annotate.store` provides."""
+"""Runs the migrations of `versions` on the connection of the store; no way back: answers would be lost."""
 
 from __future__ import annotations
 

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from limner.cli.attached_options import COMMAND_OPTIONS
-from limner.cli.commands.compare.differences import differences
-from limner.cli.commands.compare.other_tables import board, ranks, systems
+from limner.cli.commands.compare.tables import board, differences, ranks, systems
 from limner.cli.console import answer
 from limner.cli.options import (
     Json,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +10,7 @@ from typing import Annotated
 import typer
 
 from limner.cli.attached_options import TASK_OPTIONS, task_of
-from limner.cli.commands.evaluate import one_system, tasks
+from limner.cli.commands.evaluate import captions, one_system, tasks
 from limner.cli.commands.evaluate.one_system import Correct
 from limner.cli.console import answer
 from limner.cli.inputs import SYSTEM, IdFiles, SystemOptions, system_word
@@ -47,6 +48,8 @@ USED = {
     "languages": {"images", "texts", "scores", "model", "cache", "ids", "split", "name"},
     "composed": {"images", "texts", "scores", "model", "name"},
     "text-only": {"model", "cache", "split"},
+    "captions": {"model", "run", "cache", "split"},
+    "caption-metrics": {"model", "cache"},
 }
 """The options that a task uses, besides those that all use."""
 INPUT, HOW, RESULT = "The system", "Measuring", "Output"
@@ -141,7 +144,9 @@ def evaluate(
     """Evaluate a system against relevance judgements, with intervals, in both directions.
 
     TASK is languages (one by one, and their mean), composed (queries of an image and words: a file like CIRR's),
-    text-only (by one caption among the others), or per-image:N (embeddings in order).
+    text-only (by one caption among the others), per-image:N (embeddings in order), captions (captions of systems,
+    --run [NAME=]FILE, by BLEU, CIDEr, CLIPScore, ...), or caption-metrics (how well these agree with people, on
+    flickr8k-expert:DIR, flickr8k-cf:DIR or a table with image, caption, references and ratings).
 
     Examples:
       $ limner evaluate scenes --model histograms -o report.html
@@ -153,9 +158,11 @@ def evaluate(
       $ limner evaluate languages:xtd10:DIR -O images=val2014 --model clip-a/
       $ limner evaluate composed:cap.val.json -O images=img_raw --model clip-a/
       $ limner evaluate text-only:flickr8k:DIR -O corpus=joined --model minilm
+      $ limner evaluate captions:coco:DIR --run a.json --run b.json
+      $ limner evaluate caption-metrics:flickr8k-expert:DIR
     """
-    one_system.refuse_unknown(measures, protocol or (), correct)
     task, spec = task_of(collection)
+    _refuse_unknown(task, measures, protocol or (), correct)
     models = model or []
     evaluate_options, option = command_options(option, "evaluate")
     features = text_option(evaluate_options, "features")
@@ -188,6 +195,14 @@ def evaluate(
         settings=settings | {"mode": mode},
     )
     return one_system.printed(reports, parts, as_json=as_json)
+
+
+def _refuse_unknown(task: str, measures: str | None, protocols: Sequence[str], correction: str | None) -> None:
+    """Refuses unknown names before anything is read; captions have metrics of their own."""
+    if task in ("captions", "caption-metrics"):
+        captions.refuse_unknown(measures)
+    else:
+        one_system.refuse_unknown(measures, protocols, correction)
 
 
 def _per_image(text: str) -> int:
@@ -239,6 +254,12 @@ def _task_result(
         task_options, loader = own_options(option, TASK_OPTIONS["languages"])
         full_collection = load(spec, loader)
         result = tasks.languages(system, full_collection, task_options, split=split, measures=measures, name=name)
+    elif task == "captions":
+        task_options, loader = own_options(option, TASK_OPTIONS["captions"])
+        result = captions.captions(system, load(spec, loader), task_options, split=split, metrics=measures)
+    elif task == "caption-metrics":
+        task_options = named_options(option, TASK_OPTIONS["caption-metrics"], of="caption-metrics")
+        result = captions.caption_metrics(system, spec, task_options, metrics=measures)
     else:
         task_options = named_options(option, TASK_OPTIONS["composed"], of="composed")
         result = tasks.composed(system, spec, task_options, measures=measures, name=name)

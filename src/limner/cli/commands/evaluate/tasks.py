@@ -193,7 +193,7 @@ def composed(
 
 def _queries(source: str, options: OptionValues) -> ComposedQueries:
     from limner.datasets.composed_queries import read_composed
-    from limner.datasets.scenes.scene_changes import scenes_composed
+    from limner.datasets.scenes.scene_probes import scenes_composed
 
     if source == "scenes" and not Path(source).exists():
         if "images" in options or "pool" in options:

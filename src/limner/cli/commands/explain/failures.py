@@ -107,8 +107,7 @@ def failures(
 
 
 def _refuse_words(direction: str | None, only: str | None) -> None:
-    from limner.explain.failure_classes import CLASSES
-    from limner.explain.failure_rules import NONE
+    from limner.explain.failure_classes import CLASSES, NONE
 
     if direction not in (None, "t2i", "i2t"):
         raise UnknownName("direction", direction, ("t2i", "i2t"))
@@ -219,7 +218,7 @@ def _output(
     done: Explanations, classes: dict[str, frozenset[str]], query: str | None, only: str | None, limit: int
 ) -> tuple[str, dict[str, object]]:
     """The output as text, and as JSON."""
-    from limner.explain.failure_rules import NONE, rates, rules, table
+    from limner.explain.failure_classes import NONE, rates, rules, rules_table
     from limner.explain.failures import describe_failure
 
     named = {q: sorted(each) or [NONE] for q, each in classes.items()}
@@ -249,5 +248,5 @@ def _output(
             for f, a in described_pairs
         ],
     }
-    summary = [] if query else [str(done), table(classes, failure_rules)]
+    summary = [] if query else [str(done), rules_table(classes, failure_rules)]
     return "\n\n".join([*summary, *stories]), data

@@ -62,7 +62,7 @@ def attack(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Change one claim of every query to contradict the original, search again, and compare.
+    """Change one word or relation of every query that allows it, search again, and compare.
 
     Without --model the edits are only written to a file. Blindness is the share of queries with the relevant image in
     first place before and after. 'text only' is how often a model of texts alone detects the changed query.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from markupsafe import Markup
 
@@ -116,15 +115,11 @@ def both_drawn(name: str, title: str, rows: Sequence[tuple[str, Estimated]]) -> 
     ticks = [round(low + 0.1 * n, 10) for n in range(round((high - low) * 10) + 1)]
     ticks = ticks if len(ticks) < 7 else ticks[::2]
 
-    def place(value: float) -> float:
-        return LEFT + (RIGHT - LEFT) * (min(max(value, low), high) - low) / (high - low)
-
-    grid = [element("line", x1=place(t), x2=place(t), y1=_EDGE, y2=bottom, class_="grid") for t in ticks]
-    labels = [element("text", f"{100 * t:.0f}%", x=place(t), y=bottom + 16, text_anchor="middle") for t in ticks]
-    axis = element("line", x1=LEFT, x2=RIGHT, y1=bottom, y2=bottom, class_="axis")
+    place = _scale(low, high, LEFT)
     drawn = [_drawn(called, e, _EDGE + ROW * n, place) for n, (called, e) in enumerate(rows)]
     description = "; ".join(_description(called, e) for called, e in rows)
-    return drawing(name, title, description, *grid, axis, *labels, *drawn, height=bottom + 24)
+    axis = _axis(ticks, place, LEFT, _EDGE, bottom)
+    return drawing(name, title, description, *axis, *drawn, height=bottom + 24)
 
 
 def _description(called: str, estimated: Estimated) -> str:
@@ -140,7 +135,7 @@ def _reach(estimates: Sequence[Estimated]) -> tuple[float, float]:
     return max(low, 0.0), min(max(high, low + 0.2), 1.0)
 
 
-def _drawn(called: str, estimated: Estimated, top: float, place: Any) -> Markup:
+def _drawn(called: str, estimated: Estimated, top: float, place: Callable[[float], float]) -> Markup:
     """The usual number above the estimate, so that neither hides the other."""
     e, x = estimated.estimate, place(estimated.given)
     usual, y, left, right = top + 28, top + 43, place(e.low), place(e.high)
@@ -183,9 +178,7 @@ def intervals_drawn(name: str, title: str, groups: Sequence[tuple[str, Sequence[
     ends = [end for _, rows in groups for _, r in rows if r.interval for end in (r.interval.low, r.interval.high)]
     low, high = _whole_tenths(min(ends), max(ends))
 
-    def place(value: float) -> float:
-        return SYSTEM_LEFT + (RIGHT - SYSTEM_LEFT) * (min(max(value, low), high) - low) / (high - low)
-
+    place = _scale(low, high, SYSTEM_LEFT)
     parts, y = [], float(TOP)
     for called, rows in groups:
         parts.append(element("text", called, x=4, y=y + 14, class_="name"))
@@ -193,7 +186,10 @@ def intervals_drawn(name: str, title: str, groups: Sequence[tuple[str, Sequence[
             parts.append(_system_row(system, result, y + HEAD + SYSTEM_ROW * (at + 0.5), f"s{at % STYLES}", place))
         y += HEAD + SYSTEM_ROW * len(rows) + 4
     description = "; ".join(f"{called}: {_systems_described(rows)}" for called, rows in groups)
-    return drawing(name, title, description, *_axis(low, high, y, place), *parts, height=y + 24)
+    steps = round((high - low) * 10)
+    ticks = [low + 0.1 * n for n in range(0, steps + 1, 1 if steps < 6 else 2)]
+    axis = _axis(ticks, place, SYSTEM_LEFT, TOP, y)
+    return drawing(name, title, description, *axis, *parts, height=y + 24)
 
 
 def _whole_tenths(low: float, high: float) -> tuple[float, float]:
@@ -206,12 +202,17 @@ def _whole_tenths(low: float, high: float) -> tuple[float, float]:
     return min(first, 9) / 10, max(last, min(first, 9) + 1) / 10
 
 
-def _axis(low: float, high: float, bottom: float, place: Callable[[float], float]) -> list[Markup]:
-    count = round((high - low) * 10)
-    ticks = [low + 0.1 * n for n in range(0, count + 1, 1 if count < 6 else 2)]
-    lines = [element("line", x1=place(t), x2=place(t), y1=TOP, y2=bottom, class_="grid") for t in ticks]
+def _scale(low: float, high: float, left: float) -> Callable[[float], float]:
+    """The place of a value on an axis from `low` to `high`, which begins at `left`."""
+    return lambda value: left + (RIGHT - left) * (min(max(value, low), high) - low) / (high - low)
+
+
+def _axis(
+    ticks: Sequence[float], place: Callable[[float], float], left: float, top: float, bottom: float
+) -> list[Markup]:
+    lines = [element("line", x1=place(t), x2=place(t), y1=top, y2=bottom, class_="grid") for t in ticks]
     labels = [element("text", f"{100 * t:.0f}%", x=place(t), y=bottom + 16, text_anchor="middle") for t in ticks]
-    return [*lines, element("line", x1=SYSTEM_LEFT, x2=RIGHT, y1=bottom, y2=bottom, class_="axis"), *labels]
+    return [*lines, element("line", x1=left, x2=RIGHT, y1=bottom, y2=bottom, class_="axis"), *labels]
 
 
 def _system_row(system: str, result: Result, y: float, style: str, place: Callable[[float], float]) -> Markup:
