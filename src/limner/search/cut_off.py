@@ -142,7 +142,8 @@ class Calibration:
     def confidences(self, ids: Sequence[str], scores: FloatArray) -> FloatArray:
         """The confidence of each hit of one query; needs at least its ten best, best first."""
         row, nearness = np.asarray(scores, dtype=np.float64)[None], np.asarray(self.near(ids))[None]
-        return confidences_of(self.confidence, row, nearness, np.ones(row.shape, dtype=bool), self.spread)[0]
+        every = np.ones(row.shape, dtype=bool)
+        return np.asarray(confidences_of(self.confidence, row, nearness, every, self.spread)[0])
 
     def cut(self, ranking: Ranking, cut_off: CutOff) -> Ranking:
         """The answers above the cut-off; a query may have none.
@@ -238,7 +239,7 @@ def calibrate(
     nearness = near[lists.places]
     proposing = np.arange(len(rows)) < len(rows) - len(test_rows)
     nearness[proposing] += left_out(lists.places[proposing], lists.scores[proposing])
-    spread = max(float(np.median(lists.scores[:, :DEPTH].std(axis=1))), np.finfo(np.float32).tiny)
+    spread = max(float(np.median(lists.scores[:, :DEPTH].std(axis=1))), float(np.finfo(np.float32).tiny))
     choices: dict[Confidence, Answers] = {
         name: _answers(lists, nearness, name, spread, labels[rows], proposing) for name in ("share", "csls")
     }

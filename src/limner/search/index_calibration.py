@@ -139,7 +139,7 @@ def _keep(index: Index, calibration: Calibration) -> None:
     import pyarrow as pa
 
     database, answers, ids = connect(index.store.path), calibration.answers, list(index.ids)
-    about = {"version": index.version, "rows": len(ids), "absent": calibration.absent}
+    about: dict[str, object] = {"version": index.version, "rows": len(ids), "absent": calibration.absent}
     about |= {"confidence": calibration.confidence, "spread": calibration.spread}
     lists = (list(answers.confidence), list(answers.right), list(answers.without))
     parts = (*lists, np.asarray(answers.clusters), answers.proposing)
