@@ -1,13 +1,13 @@
 """Sampling designs: which pairs to label, with which probabilities, and how many labels an interval needs.
 
-A study has one direction, some systems and some measures. Its units (`limner.annotate.sample`) are divided
-into strata: top-ranked pairs are separate from deeper ones, and both are divided by the judge's scores
-(`limner.annotate.allocation.strata_for` gives the number of strata). A few strata are enough, since the estimate also
-uses the judge's scores within each stratum as far as they help, and few strata cost little if the judge is useless.
-Half of a draw is allocated by size, half by what the measures need from each stratum (Neyman allocation): at first
-according to the judge, with less weight the larger the share of units drawn; in every further `plan` of the same study
-according to the answers so far. Measures that need all matches of a query use a design of levels
-(`limner.annotate.levels`).
+A study has one direction, some systems and some measures. Its units, each a pair or a query with the pairs to judge in
+it (`limner.annotate.sample`), are what is drawn. They are divided into strata: top-ranked pairs are separate from
+deeper ones, and both are divided by the judge's scores (`limner.annotate.allocation.strata_for` gives the number of
+strata). A few strata are enough, since the estimate also uses the judge's scores within each stratum as far as they
+help, and few strata cost little if the judge is useless. Half of a draw is allocated by size, half by what the measures
+need from each stratum (Neyman allocation): at first according to the judge, with less weight the larger the share of
+units drawn; in every further `plan` of the same study according to the answers so far. Measures that need all matches
+of a query use a design of levels (`limner.annotate.levels`).
 """
 
 from __future__ import annotations
@@ -144,26 +144,26 @@ class _Study:
 
     Args:
         design: The design.
-        given: The given positives, image -> caption.
-        known: The same, query -> candidate.
-        domains: The units that each measure depends on, and their total weight in it.
+        positives: The given positives, image -> caption.
+        query_positives: The same, query -> candidate.
+        domains: By system and measure: 1 for each unit that it depends on, else 0; and the weight of all these in it.
         spread: Standard deviation of the values in each stratum, as far as known.
-        alone: The same without a judge; None if there is no judge.
+        blind_spread: The same without the judge's predictions; None if there is no judge.
         costs: Number of labels per unit of each stratum.
         pilot: Units drawn from every stratum first.
-        least: Minimum number of units from each stratum.
+        minimum: Minimum number of units from each stratum.
         answered: Whether any unit was labelled.
     """
 
     design: Design
-    given: Judgements
-    known: Judgements
+    positives: Judgements
+    query_positives: Judgements
     domains: Mapping[str, tuple[FloatArray, float]]
     spread: FloatArray
-    alone: FloatArray | None
+    blind_spread: FloatArray | None
     costs: FloatArray
     pilot: int
-    least: FloatArray
+    minimum: FloatArray
     answered: bool
 
     @property
@@ -362,7 +362,7 @@ def _extended(
     pairs = zip(sample.units[:n_units].tolist(), sample.probabilities[:n_units].tolist(), strict=True)
     add_phase(store, design.id, pairs, shares=shares.tolist(), seed=seed_now)
     drawn = [*before, *sample.units[:n_units].tolist()]
-    n_labels = ask(store, design, study.given, drawn[len(before) :], replication, seed)
+    n_labels = ask(store, design, study.positives, drawn[len(before) :], replication, seed)
     counts = np.bincount(codes[drawn], minlength=len(size))
     expected = {
         n: 100 * expected_half_width(share, inside, study.spread, codes, counts)
@@ -393,11 +393,13 @@ def _missing(target: FloatArray, drawn: IntArray | int) -> FloatArray:
 
 def _without_judge(study: _Study, counts: IntArray, expected: Mapping[str, float]) -> int | None:
     """Units that the widest interval would need without prior knowledge; None without a judge."""
-    if study.alone is None or not counts.sum():
+    if study.blind_spread is None or not counts.sum():
         return None
     name = max(expected, key=lambda each: expected[each])
     inside, share = study.domains[name]
-    ratio = 100 * expected_half_width(share, inside, study.alone, study.codes, counts) / max(expected[name], 1e-9)
+    ratio = (
+        100 * expected_half_width(share, inside, study.blind_spread, study.codes, counts) / max(expected[name], 1e-9)
+    )
     return min(int(np.ceil(counts.sum() * ratio**2)), len(study.codes))
 
 
@@ -422,14 +424,16 @@ def _units_needed(study: _Study, spread: FloatArray, half: float) -> FloatArray:
         if relevant.sum():
             part = enough(relevant, spread, relevant * spread / root, (half / (Z * share)) ** 2)
             largest = np.maximum(largest, np.divide(part * size, relevant, out=np.zeros_like(part), where=relevant > 0))
-    return np.minimum(np.maximum(largest, study.least), size)
+    return np.minimum(np.maximum(largest, study.minimum), size)
 
 
 def _filled(store: Store, study: _Study, units: Sequence[int]) -> Design:
     """The design with the pairs of all drawn units; units of the last level contain the whole pool of a query."""
     design = study.design
     empty = {
-        n: levels.all_candidates(study.known, design.units[n].query) for n in units if not design.units[n].candidates
+        n: levels.all_candidates(study.query_positives, design.units[n].query)
+        for n in units
+        if not design.units[n].candidates
     }
     if not empty or design.unit != LEVEL:
         return design

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 
 class IndexSource:
-    """The items or vectors to index, as given on the command line."""
+    """The items or vectors to index, as given on the command line.
+
+    Attributes:
+        items: The items: of the split of a collection, of a list or of a folder; None for vectors alone.
+        whole: The collection with all its splits; None without one.
+        unopened: Images that do not open, and why.
+    """
 
     def __init__(
         self,
@@ -37,7 +43,7 @@ class IndexSource:
         from limner.search import with_captions
 
         self.embeddings, self.ids = embeddings, ids
-        self.unopened: dict[str, str] = {}  # images that do not open, and why
+        self.unopened: dict[str, str] = {}
         if collection and not option and _is_plain_folder(collection):
             collection, items = None, collection
         self.whole = load(collection, option) if collection else None
@@ -103,7 +109,20 @@ def calibrated(
     features: str | None,
     trust: bool,
 ) -> dict[str, object]:
-    """Calibrates an index with queries that its system was not trained on; returns a message."""
+    """Calibrates the cut-offs of an index with judged queries that its system was not trained on.
+
+    Args:
+        path: The index.
+        collection: The judged queries: its texts for an index of images, its images for one of texts.
+        split: Their split.
+        option: Options of the loader of the collection.
+        system: Encodes the queries; by default the system of the index.
+        features: A file of the images' features, or the encoder that computes them, for a system that reads features.
+        trust: Whether the system may name code as "module:thing".
+
+    Returns:
+        The share of queries that get an answer at each precision in `SHOWN`, as text.
+    """
     from limner.search import calibrate_index
     from limner.search.cut_off import judged_queries
     from limner.search.items import encoded_known
@@ -112,20 +131,20 @@ def calibrated(
     judged = _unseen(part(load(collection, option), split), index.system, index.about.kind)
     direction, queries = ("t2i", judged.texts) if index.about.kind == "image" else ("i2t", judged.images)
     index.refuse_other(index.system)
-    judgements, images = judged_queries(judged, direction)
+    judgements, query_images = judged_queries(judged, direction)
     with progress(f"encoding {len(queries):,} judged queries", f"{queries.kind}s") as task:
         several = index.about.has_sets
         vectors, encoded, left = encoded_known(index.system, queries, sets=several, queries=True, progress=task)
         left_out(left, len(queries))
         if vectors is None:
             raise LimnerError(f"no query of {judged.name!r} is known to the system: calibrate with other queries")
-        image = dict(zip(queries.ids, images, strict=True))
+        image_of = dict(zip(queries.ids, query_images, strict=True))  # queries of one image depend on each other
         step = task.step(f"calibrating with {len(encoded):,} judged queries", "queries")
         calibration = calibrate_index(
             index,
             vectors,
             judgements.restrict(queries=encoded.ids),
-            [image[key] for key in encoded.ids],
+            [image_of[key] for key in encoded.ids],
             progress=step,
         )
     tell(f"calibrated with {len(encoded):,} queries of {judged.name}, relevant by {' or '.join(judged.all_judgements)}")

@@ -99,7 +99,7 @@ def _located(name: str, revision: str | None) -> tuple[HubData, HubLayout]:
     refusal = f"data set {name!r} has no files that limner reads: expected Parquet, tar, csv or jsonl; it has {present}"
     if revision is not None:
         raise LimnerError(refusal)
-    data.remember()
+    data.remember()  # the list of files, so that the next run needs no hub
     try:
         converted = HubData.named(name, CONVERTED)
     except LimnerError as error:
@@ -124,7 +124,15 @@ def _of_split(files: BySplit, split: str | None, name: str) -> BySplit:
 
 @dataclass(frozen=True)
 class _Selection:
-    """What is read of a repository: the kind and names of its files, and the options of the loader."""
+    """What is read of a repository: the kind and names of its files, and the options of the loader.
+
+    Args:
+        kind: "parquet", "tar" (shards of WebDataset) or "table" (csv and jsonl with files of images).
+        files: Paths by split, of the chosen splits.
+        columns: Columns by role.
+        templates: Prompts for images with classes.
+        has_splits: Whether the repository has files of several splits, which may use the same names.
+    """
 
     kind: str
     files: BySplit
@@ -156,6 +164,7 @@ def _add_shards(assembly: Assembly, data: HubData, selection: _Selection) -> Non
         add_class_shards(assembly, data, selection.files, selection.templates, has_splits=selection.has_splits)
         return
     folder = data.fetched([path for each in selection.files.values() for path in each])
+    # This file marks the shards of CLIP_benchmark, where each line of a text is a caption.
     by_line = any(PurePosixPath(path).name == "nshards.txt" for path in data.paths)
     for split, each in selection.files.items():
         prefix = f"{split}/" if split and selection.has_splits else ""

@@ -1,9 +1,10 @@
 """Measures under complete judgements, estimated from a designed sample of labels: the view "estimated" of a report.
 
-The labels provide their own estimator: any object with an attribute `estimator`, a function or "module:function". It is
-called with the object, the sources by direction, the collection, the requested measures (None: all measures of the
-design) and the mode, and returns (estimates, notes). Likewise, the attribute `comparer` computes differences of
-systems from their lists by direction, and `describer` describes the labels as plain values.
+The labels are a store of people's answers (`limner.annotate`), which this module does not import. So they provide their
+own estimator: any object with an attribute `estimator`, a function or "module:function". It is called with the object,
+the sources by direction, the collection, the requested measures (None: all measures of the design) and the mode, and
+returns (estimates, notes). Likewise, the attribute `comparer` computes differences of systems from their lists by
+direction, and `describer` describes the labels as plain values.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from limner.stats import Estimate
 VIEW = "estimated"
 _PLAIN = ("direction", "queries", "labels", "given", "outside", "left_out")
 MODES = ("fixed", "anytime")
+"""Intervals are valid once, when the labelling is over; or after every label, so that it may stop early."""
 LabelFunction = Callable[..., Any]
 """What labels provide: an estimator, a comparer or a describer."""
 ESTIMATORS: Registry[LabelFunction] = Registry("estimator", {})
@@ -155,7 +157,15 @@ def estimated(
     measures: Sequence[Measure] | None,
     mode: str,
 ) -> tuple[tuple[Estimated, ...], list[str]]:
-    """Estimates from the labels, with notes."""
+    """Estimates from the labels, with notes.
+
+    Args:
+        labels: The store of answers.
+        sources: Scores or a ranking by direction.
+        truth: The collection; its pairs are the given positives.
+        measures: The measures; None for all measures of the design.
+        mode: One of `MODES`.
+    """
     estimates, notes = _label_function(labels, "estimator")(labels, sources, truth, measures, mode=_known_mode(mode))
     return tuple(estimates), list(notes)
 

@@ -55,7 +55,8 @@ class Result:
         clusters: Cluster of each query (captions of one image); None if queries are independent.
         folds: Fold of each query; the value is then the mean over folds.
         left_out: Number of queries without a relevant candidate, which do not count.
-        parts: The parts of a composite measure, each with its images as clusters; empty for other measures.
+        parts: The parts of a composite measure, such as rsum, whose value is a multiple of the sum of theirs; each has
+            its images as clusters. Empty for other measures.
         stored: The number and its interval as stored in a file, if the summary is unknown in this process.
         possible: The lowest and the highest value over all ways to judge the unjudged pairs; None if all were judged,
             or if it cannot be computed.
@@ -135,6 +136,7 @@ class Result:
         return replace(drawn, level=0.95) if drawn.low < drawn.high or self.statistic != "mean" else None
 
     def _addend(self, values: FloatArray, weight: float) -> stats.Part:
+        """These values of the queries as a part of a composite measure."""
         clusters = np.arange(len(values)) if self.clusters is None else self.clusters
         return stats.Part(values, clusters, weight, self.folds)
 
@@ -348,7 +350,10 @@ def composite_results(requested: Sequence[View], results: Sequence[Result], imag
 
 
 def _composite(view: str, measure: Measure, parts: Sequence[Result], ids: Ids) -> Result:
-    """Computes a composite measure and its parts, clustered by image; a text without an image is its own cluster."""
+    """Computes a composite measure and its parts, clustered by image; a text without an image is its own cluster.
+
+    The value of a cluster is the number of clusters times what its queries add, so the mean of all is the measure.
+    """
     weight = measure.kind.composite.weight if measure.kind.composite else 1.0
     images = [ids.positions(r.queries) if r.clusters is None else r.clusters for r in parts]
     units = np.flatnonzero(np.bincount(np.concatenate(images)))

@@ -49,11 +49,11 @@ class TagRank:
         """Learns the positions of words, and the distances between sentences."""
         vocabulary = DocumentVocabulary.fit(documents, self.reader)
         (side,), n_words = vocabulary.number_all(documents, captions=self.captions)
-        words, places = _places(side)
+        positions, mean_positions = _places(side)
         counts = np.zeros((n_words, 1 + max(side.max_length, 1)), dtype=np.int64)
-        np.add.at(counts, (side.words, words), 1)
+        np.add.at(counts, (side.words, positions), 1)
         fitted = FittedTagRank(self, vocabulary, counts, np.ones(2))
-        return FittedTagRank(self, vocabulary, counts, _scales(fitted._ranked(side, places)))
+        return FittedTagRank(self, vocabulary, counts, _scales(fitted._ranked(side, mean_positions)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,16 @@ class FittedTagRank:
         return normalised(mirrored(table) if b is None else table, selves[0], selves[-1])
 
     def _ranked(self, side: Sentences, places: FloatArray) -> tuple[object, ...]:
-        """Sentences in the format of the loops: distinct words sorted, both ranks of each, sums of ranks."""
+        """Sentences in the format of the loops.
+
+        Args:
+            side: The sentences.
+            places: The mean position of each word in its sentence, from 1.
+
+        Returns:
+            The distinct words of each sentence, sorted; where each sentence starts among them; the first sentence of
+            each document; the absolute and the relative rank of each word; the sums of both ranks in each sentence.
+        """
         sentence = np.repeat(np.arange(len(side.starts) - 1), np.diff(side.starts))
         keys = np.unique(np.stack([sentence, side.words]), axis=1, return_index=True)
         (rows, words), first = keys[0], keys[1]
@@ -145,7 +154,7 @@ def _places(side: Sentences) -> tuple[npt.NDArray[np.int64], FloatArray]:
 
 
 def _scales(ranked: tuple[Any, ...]) -> FloatArray:
-    """1 / (mean chi2 over pairs of different sentences), of absolute and of relative ranks.
+    """1 / (mean chi2 over pairs of different sentences), of absolute and of relative ranks, from `_ranked` sentences.
 
     The sum of chi2 is 2 N sum_w x minus, for every word, `4 x y / (x + y)` over all ordered pairs of sentences that
     contain it; ranks take few values, so pairs are counted value by value. A sentence paired with itself adds 0.

@@ -28,7 +28,7 @@ class _Pairs(NamedTuple):
     Each pair counts for both of its items.
     """
 
-    order: Codes
+    concordance: Codes
     tied_x: Codes
     tied_y: Codes
     size: int
@@ -36,7 +36,7 @@ class _Pairs(NamedTuple):
     @property
     def totals(self) -> Vector:
         """Each sum over pairs, counted once: concordant minus discordant, ties of x, ties of y, items."""
-        return np.array([self.order.sum() / 2, self.tied_x.sum() / 2, self.tied_y.sum() / 2, self.size])
+        return np.array([self.concordance.sum() / 2, self.tied_x.sum() / 2, self.tied_y.sum() / 2, self.size])
 
 
 def clustered_correlation(
@@ -80,27 +80,27 @@ def _tau_deleted(x: Codes, y: Codes, clusters: Codes, coefficient: str) -> Vecto
     left_out = np.array([np.bincount(clusters, column) for column in every[:3]] + [np.bincount(clusters)])
     inside = np.array([_pairs(_renumbered(x[rows]), _renumbered(y[rows])).totals for rows in _rows(clusters)]).T
     inside[3] = 0  # pairs within a cluster are taken out once too often, items are not
-    order, tied_x, tied_y, n = every.totals[:, None] - left_out + inside
+    concordance, tied_x, tied_y, n = every.totals[:, None] - left_out + inside
     if coefficient == "tau-c":
         grades = min(int(x.max()), int(y.max())) + 1
-        return np.asarray(2 * order / (n**2 * (grades - 1) / grades))
+        return np.asarray(2 * concordance / (n**2 * (grades - 1) / grades))
     pairs = n * (n - 1) / 2
-    return np.asarray(order / np.sqrt((pairs - tied_x) * (pairs - tied_y)))
+    return np.asarray(concordance / np.sqrt((pairs - tied_x) * (pairs - tied_y)))
 
 
 def _pairs(x: Codes, y: Codes) -> _Pairs:
     """The pairs of each item with all others, in one pass over the levels of the column that has fewer."""
     if x.max() < y.max():
         turned = _pairs(y, x)
-        return _Pairs(turned.order, turned.tied_y, turned.tied_x, turned.size)
-    order = np.zeros(len(x), np.int64)
+        return _Pairs(turned.concordance, turned.tied_y, turned.tied_x, turned.size)
+    concordance = np.zeros(len(x), np.int64)
     total = _below_minus_above(x, x)
-    lower = np.zeros(int(x.max()) + 1, np.int64)  # the same over the levels of y so far, for each level of x
+    lower = np.zeros(int(x.max()) + 1, np.int64)  # below minus above, over the levels of y so far
     for rows in _rows(y):
         level = _below_minus_above(x[rows], x)
-        order[rows] = (2 * lower + level - total)[x[rows]]
+        concordance[rows] = (2 * lower + level - total)[x[rows]]
         lower += level
-    return _Pairs(order, np.bincount(x)[x] - 1, np.bincount(y)[y] - 1, len(x))
+    return _Pairs(concordance, np.bincount(x)[x] - 1, np.bincount(y)[y] - 1, len(x))
 
 
 def _below_minus_above(values: Codes, x: Codes) -> Codes:

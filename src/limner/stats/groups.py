@@ -218,7 +218,9 @@ class _Groups:
 def _studentised(table: _Table, groups: _Groups, order: Codes) -> Vector:
     """The statistic of every group (columns) for every order of the clusters (rows).
 
-    The sum of squared influences is multiplied out, so that everything is a product of two matrices.
+    The influence of a cluster is `alpha s - beta m + gamma n - S / N_rest`, with s and m the sum and the number of its
+    values in the group, S and n those of all its values. The sum of the squares is multiplied out: `square_terms`, and
+    twice the products of two terms, `cross`. So everything is a product of two matrices.
     """
     sizes, totals = table.sizes.astype(np.float64), table.totals[order]
     values, weights, inside = table.values[order], groups.weights, groups.inside

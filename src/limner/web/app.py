@@ -82,10 +82,12 @@ def home(ask: Ask) -> Response:
 
 
 def _get(path: str, handler: Handler, *, role: str = "annotator") -> Route:
+    """A page for this role and higher ones (annotator, reviewer, admin); `EVERYONE` needs no account."""
     return Route(path, endpoint(handler, role=role), methods=["GET"])
 
 
 def _post(path: str, handler: Handler, *, role: str = "annotator", in_pool: bool = False) -> Route:
+    """The same for a form; `in_pool` if it hashes passwords, which has a pool of threads of its own."""
     return Route(path, endpoint(handler, role=role, in_pool=in_pool), methods=["POST"])
 
 

@@ -195,13 +195,14 @@ def item_page(ask: Ask) -> Response:
         raise UnknownId(f"no {'text' if is_text else 'image'} {key[:80]!r} in {request.collection!r}")
     words = str(items.values[items.ids.index(key)]) if is_text else ""
     rows, waiting = _rows(ask, request, collection, key, is_text)
-    query = replace(request, words="" if request.words else words)
+    neighbour_request = replace(request, words="" if request.words else words)
     query_ranks = _ranks_of_query(ask, request, key, is_text)
     return page(
         ask, "item.html", request=request, key=key, is_text=is_text, words=words, rows=rows, waiting=waiting,
         here=query_ranks, ranked_by=_ranked_by(ask, request) if query_ranks else "",
         labels=_labels(collection, key, is_text),
-        near=_neighbours(ask, query, key, is_text, words), link=linker(request), systems=ask.site.library.names,
+        near=_neighbours(ask, neighbour_request, key, is_text, words), link=linker(request),
+        systems=ask.site.library.names,
         like=linker(request)(words=words, find="texts") if is_text else linker(request)(image=key, find="images"),
         across=linker(request)(words=words) if is_text else linker(request)(image=key), captions=(), fields={},
     )  # fmt: skip

@@ -280,6 +280,7 @@ class GPUFilter:
         )
 
     def _reach(self, scale: float, extra: float) -> Tensor:
+        """The bound E of every row (see `Bounds`), times a scale, plus a further error; rounded up."""
         query, candidate = self.bounds.query.astype(np.float64), self.bounds.candidate.max(axis=1).astype(np.float64)
         reach = query[:, 0] * candidate[0] + query[:, 1] * candidate[1] + query[:, 2]
         return self.sent(upward((scale * reach + extra) * (1 + 2.0**-12)))
@@ -395,7 +396,12 @@ class GPUProductBlock:
         return np.take_along_axis(host, indices, axis=1).astype(np.int32), best_scores
 
     def candidates(self, k: int, shifted: Shifted | None = None) -> Pairs | None:
-        """Pairs that may be among the k best of their row; None if there are too many."""
+        """Pairs that may be among the k best of their row; None if there are too many.
+
+        The score of a product p is at most `READ` |p| (the rounding to bfloat16) and the reach of its row (the bound E)
+        away from p. The maxima of the k best chunks are k products. So a pair is out if the most that its score can be
+        is below the least that any of theirs can be.
+        """
         left, right, reach = self.filter.plain if shifted is None else self.filter.shifted(shifted)
         width, reach = self.scores.shape[1], reach[self.start : self.stop, None]
         k, chunks = min(k, width), len(right) // CHUNK
@@ -418,9 +424,9 @@ class GPUProductBlock:
     def _closer(self, rows: Tensor, columns: Tensor, k: int, shifted: Shifted | None) -> Pairs:
         """The pairs that are still undecided after products in float32, by the bound of a sum in any order."""
         torch = torch_module()
-        ours, theirs = self.scores.query_vectors[self.start : self.stop], self.scores.candidate_vectors
+        queries, candidates = self.scores.query_vectors[self.start : self.stop], self.scores.candidate_vectors
         parts = zip(rows.split(PRODUCTS), columns.split(PRODUCTS), strict=True)
-        products = torch.cat([(ours[r] * theirs[c]).sum(dim=1) for r, c in parts]).double()
+        products = torch.cat([(queries[r] * candidates[c]).sum(dim=1) for r, c in parts]).double()
         close_rows, close_columns, tiny = self.filter.close
         reach = close_rows[self.start :][rows] * close_columns[columns] + tiny[self.start :][rows]
         if shifted is not None:

@@ -11,10 +11,10 @@ With K_x = U D U' and K_y = V E V' this is the singular value decomposition of
     A = diag(s_x) U'V diag(s_y),   s = sqrt(d / (d + kappa)),   A = P diag(lambda) Q',
     a = U diag(1 / sqrt(d (d + kappa))) P,   b likewise with V, E and Q.
 
-So each kernel is decomposed once (`spectrum`), each kappa takes one more decomposition (`Pair.solve`), and the first n
-columns of a and b are the solution for every n. Multiplying the diagonal of a kernel whose diagonal is constant adds
-the same number to every eigenvalue and leaves U unchanged, so it needs no new decomposition either. The sign of each
-projection, which the decomposition leaves undetermined, is fixed.
+So each kernel is decomposed once (`spectrum`), each kappa takes one more decomposition (`KernelPair.solve`), and the
+first n columns of a and b are the solution for every n. Multiplying the diagonal of a kernel whose diagonal is constant
+adds the same number to every eigenvalue and leaves U unchanged, so it needs no new decomposition either. The sign of
+each projection, which the decomposition leaves undetermined, is fixed.
 """
 
 from __future__ import annotations
@@ -184,8 +184,8 @@ class Directions:
 
     Args:
         correlations: lambda, in descending order.
-        x: Coordinates of `Pair.x` by projections.
-        y: Coordinates of `Pair.y` by projections.
+        x: Coordinates of `KernelPair.x` by projections.
+        y: Coordinates of `KernelPair.y` by projections.
     """
 
     correlations: Matrix

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,9 +17,6 @@ from limner.core.errors import LimnerError
 from limner.core.files import replacing, write_text
 from limner.core.model_store import Arrays, Content, SavedModel, sha256_of
 from limner.core.paths import damage_told, parse_json, refuse_irregular
-
-if TYPE_CHECKING:
-    pass
 
 FORMAT = 1
 

@@ -117,7 +117,7 @@ class TrainingPairs(PairIndex):
         self.texts = texts
         self.features = features.to(device) if features.ndim == 2 or _fits(features, device) else features
         values = texts.flat if isinstance(texts, Tokens) else np.array(texts, dtype=np.float32)
-        self.held = torch.from_numpy(values).to(device)
+        self.text_values = torch.from_numpy(values).to(device)
 
     def images(self, rows: Tensor) -> Tensor:
         """These images on the device."""
@@ -126,10 +126,10 @@ class TrainingPairs(PairIndex):
     def rows(self, rows: IntArray) -> Tensor | PackedSequence:
         """These texts as input for a model; tokens must be sorted by length, longest first."""
         if not isinstance(self.texts, Tokens):
-            return self.held[torch.from_numpy(rows).to(self.device)]
+            return self.text_values[torch.from_numpy(rows).to(self.device)]
         packing = Packing.of(self.texts, rows)
         places = torch.from_numpy(packing.places).to(self.device)
-        return PackedSequence(self.held[places], torch.from_numpy(packing.sizes))
+        return PackedSequence(self.text_values[places], torch.from_numpy(packing.sizes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,12 +184,12 @@ class Batches:
     def _readers(self, rows: IntArray) -> Iterator[Tensor | PackedSequence]:
         """The texts of each batch; the positions of all words are sent to the device at once."""
         if not isinstance(self.pairs.texts, Tokens):
-            yield from (self.pairs.held[each] for each in torch.from_numpy(rows).to(self.pairs.device))
+            yield from (self.pairs.text_values[each] for each in torch.from_numpy(rows).to(self.pairs.device))
             return
         packings = [Packing.of(self.pairs.texts, each) for each in rows]
         places = torch.from_numpy(np.concatenate([p.places for p in packings])).to(self.pairs.device)
         for packing, part in zip(packings, torch.split(places, [len(p.places) for p in packings]), strict=True):
-            yield PackedSequence(self.pairs.held[part], torch.from_numpy(packing.sizes))
+            yield PackedSequence(self.pairs.text_values[part], torch.from_numpy(packing.sizes))
 
 
 def _fits(features: Tensor, device: torch.device) -> bool:

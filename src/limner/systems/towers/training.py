@@ -247,7 +247,7 @@ class TowersTask:
 
     def _built(self) -> Joint:
         vocabulary = self.reading.vocabulary
-        texts = len(vocabulary) if vocabulary is not None else int(self.pairs.held.shape[1])
+        texts = len(vocabulary) if vocabulary is not None else int(self.pairs.text_values.shape[1])
         shape, vectors = self._sized_for_word_vectors()
         sizes = {"features": self._features, "texts": texts}
         reads, encoder = vocabulary is not None, self.reading.encoder
@@ -260,7 +260,7 @@ class TowersTask:
         elif isinstance(module.images, Vectors):
             module.images.standardise(self.pairs.features.cpu())
         if isinstance(module.texts, Vectors):
-            module.texts.standardise(self.pairs.held.cpu())
+            module.texts.standardise(self.pairs.text_values.cpu())
         if vocabulary is not None and vectors is not None:
             _copy_words(module.texts.table, vocabulary, vectors)  # type: ignore[arg-type]
         return module
