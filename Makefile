@@ -67,8 +67,7 @@ format: $(VENV)/dev.stamp  ## put the code in shape
 	@$(BIN)/ruff check --quiet --fix .
 	@$(BIN)/ruff format --quiet .
 
-docs: $(VENV)/dev.stamp  ## build the documentation into site/
-	@$(BIN)/python benchmarks/pages.py
+docs: $(VENV)/dev.stamp  ## build the documentation into site/, with the evidence and all claims
 	@$(BIN)/mkdocs build --strict --quiet
 	@echo "limner: the documentation is in site/index.html"
 

@@ -11,7 +11,7 @@ A script of `benchmarks/` or `proofs/` yields claims and hands itself to `main`:
 
 `main` gives it `--quick`, `--data DIR` and `--save`, and prints the claims at the end. `--save` needs committed code
 and keeps the claims with date, machine and commit in `results/` beside the script, from which `pages.py` makes the
-pages of the documentation. Every kind of machine has a file of its own, `NAME.KIND.json` (see `hardware.py`), and so
+pages of `evidence/`. Every kind of machine has a file of its own, `NAME.KIND.json` (see `hardware.py`), and so
 has work of another size or a part of it: with `--part PART`, or where a script calls `set_part`, it is
 `NAME.PART.KIND.json`. With `--add` the claims join those of an earlier run of the same commit, so that the parts of a
 script can run one by one.
@@ -317,7 +317,7 @@ def _options(about: str, configure: Callable[[argparse.ArgumentParser], object])
         default=Path(data) if data else None,
         help="the folder of real data sets (default: $LIMNER_DATA)",
     )
-    parser.add_argument("--save", action="store_true", help="keep the claims in results/ and renew the page in docs/")
+    parser.add_argument("--save", action="store_true", help="keep the claims in results/ and renew evidence/")
     parser.add_argument(
         "--add", action="store_true", help="with --save: keep what an earlier run of this commit has saved beside it"
     )

@@ -1,6 +1,6 @@
 """A Ray cluster on this machine: what a score, a task and sending cost, and what more workers bring.
 
-The constants from which docs/cluster.md works its arithmetic. Nodes join until they have as many workers as the machine
+The constants from which evidence/cluster.md is computed. Nodes join until they have as many workers as the machine
 has cores, and the time of a pass is compared with the one that the constants predict. Results on the cluster are
 compared with the local ones, bit by bit. `--table` prints the tables of that page from the saved constants.
 """

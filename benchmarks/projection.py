@@ -1,4 +1,4 @@
-"""The arithmetic of docs/cluster.md: what a pass takes on a cluster, from the constants that cluster.py has saved."""
+"""The arithmetic of evidence/cluster.md: what a pass takes on a cluster, from constants that cluster.py has saved."""
 
 from __future__ import annotations
 

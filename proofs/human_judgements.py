@@ -2,7 +2,7 @@
 
 Hodosh, Young & Hockenmaier (2013), sections 2.3.2, 4.2 and 4.3.2: three expert scores (1 to 4) of a pair of image and
 caption, votes of a crowd, and what BLEU and ROUGE make of the same pairs. The pool is caption #2 of each of the 1,000
-test images. A figure agrees when it rounds to the printed one. `docs/human_judgements.md` holds the table this prints.
+test images. A figure agrees when it rounds to the printed one.
 
 With `--quick` the ablations are left out; the figures are the same.
 """

@@ -131,6 +131,9 @@ def project(tmp_path, monkeypatch):
     """An empty project, into which claims are saved."""
     for folder in ("benchmarks", "proofs", "docs"):
         (tmp_path / folder).mkdir()
+    theme = '[losses]\ntitle = "Losses"\nquestion = "Which?"\nscripts = ["proofs/losses.py"]\n'
+    (tmp_path / "benchmarks" / "themes.toml").write_text(theme)
+    (tmp_path / "README.md").write_text("Beside others: 0 of 0 goals met.")
     monkeypatch.setattr(claims, "ROOT", tmp_path)
     monkeypatch.setattr(pages, "ROOT", tmp_path)
     monkeypatch.delenv("LIMNER_DATA", raising=False)
@@ -139,7 +142,7 @@ def project(tmp_path, monkeypatch):
 
 
 def test_saved_claims_come_out_on_the_page(project, monkeypatch, capsys):
-    script = project / "proofs" / "human_agreement.py"
+    script = project / "proofs" / "losses.py"
     monkeypatch.setattr("sys.argv", [str(script), "--save"])
     claim_list = [
         Claim("kappa", 0.5, 0.6, goal="within 0.01", note="another | tokeniser"),
@@ -149,21 +152,25 @@ def test_saved_claims_come_out_on_the_page(project, monkeypatch, capsys):
     printed = capsys.readouterr()
     assert [json.loads(line)["met"] for line in printed.out.splitlines()] == [False, True]
     assert "1 of 2 claims met" in printed.err
-    text = (project / "docs" / "proofs.md").read_text()
-    for piece in (
-        "## Human agreement",
-        "Figures of the paper.",
-        "| **no** |",
-        "| 5,822 | 5,822 | 1 |",
-        "1 of 2 goals met",
-        "another | tok",
-    ):
+    text = (project / "evidence" / "losses.md").read_text()
+    for piece in ("# Losses", "Figures of the paper.", "| **no** |", "1 of 2 goals met", "another | tok"):
         assert piece in text
-    assert "More words" not in text
+    assert "| 5,822 | 5,822 | 1 |" not in text  # a goal that was met is on the page of all claims
+    assert "| 5,822 | 5,822 | 1 |" in pages.all_claims("proofs")
+    assert "More words" not in text + pages.all_claims("proofs")
     assert platform.node() not in text or not platform.node()
+    assert "| [Losses](losses.md): Which? | 1 | 1 |" in (project / "evidence" / "README.md").read_text()
+    assert (project / "README.md").read_text() == "Beside others: 1 of 2 goals met."
     assert pages.stale() == []
-    (project / "docs" / "proofs.md").write_text("by hand")
-    assert pages.stale() == ["docs/proofs.md"]
+    (project / "evidence" / "losses.md").write_text("by hand")
+    (project / "README.md").write_text("Beside others: 2 of 2 goals met.")
+    assert pages.stale() == ["README.md", "evidence/losses.md"]
+
+
+def test_a_script_that_is_on_no_page_is_named(project, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", [str(project / "proofs" / "new.py"), "--save"])
+    claims.main(lambda options: [Claim("pairs", 1, goal="== 1")], "New.")
+    assert pages.stale() == ["proofs/new.py"]
 
 
 ARM = {"processor": "N1", "family": "aarch64", "cores": 2, "memory": 24, "system": "Linux", "python": "3.11.7"}
@@ -188,18 +195,18 @@ def test_machines_of_several_kinds_stand_side_by_side(project, monkeypatch, caps
     assert (record["machine"], record["commit"]) == (CARD, "0123456789")
     names = sorted(p.name for p in (project / "proofs" / "results").iterdir())
     assert names == ["losses.aarch64.json", "losses.nvidia-h200.json", "losses.x86_64.json"]
-    page = (project / "docs" / "proofs.md").read_text()
+    page = pages.all_claims("proofs")
     assert [line for line in page.splitlines() if line.startswith("|")] == [
         "| claim | machine | ours | reference | ratio | goal | met |",
         "|---|---|---:|---:|---:|---|---|",
         "| loss | aarch64 | 2 | 1 | 2 | <= 1 | **no** |",
         "| loss | x86_64 | 1 | 1 | 1 | <= 1 | yes |",
-        "| time | aarch64 | 3 |  |  | < 9 | yes |",
+        "| time [1] | aarch64 | 3 |  |  | < 9 | yes |",
         "| time | nvidia-h200 | 1 |  |  | < 9 | yes |",
         "| more | nvidia-h200 | 5 |  |  | == 5 | yes |",
     ]
-    assert page.count("## ") == 1 and "4 of 5 goals met" in page
-    assert "- time (aarch64): slow" in page
+    assert page.count("## ") == 1 and pages.total() == "4 of 5 goals"
+    assert "\n1. slow\n" in page
     for piece in (
         "; N1, 2 cores",
         "; NVIDIA H200, torch 2.11.0; Xeon, 16 cores",
@@ -225,7 +232,7 @@ def test_work_of_another_size_has_a_file_of_its_own(project, monkeypatch, capsys
     assert (project / "proofs" / "results" / "losses.few.aarch64.json").exists()
     claims.main(partial(run, size="1000-images"), "Losses.")
     assert (project / "proofs" / "results" / "losses.1000-images-few.aarch64.json").exists()
-    page = (project / "docs" / "proofs.md").read_text()
+    page = pages.all_claims("proofs")
     assert "| loss, few |" in page
     assert "| loss, None |" in page and "| loss, 1000-images |" in page and page.count("## ") == 1
 
@@ -243,10 +250,10 @@ def test_a_claim_that_a_later_run_of_the_same_machine_has_measured_again_counts_
     first.write_text(first.read_text().replace(datetime.datetime.now(datetime.UTC).date().isoformat(), "2026-01-02"))
     saved(project, monkeypatch, INTEL, [Claim("loss", 4, goal="== 1")])
     saved(project, monkeypatch, ARM, [Claim("loss", 1, goal="== 1")], "--part=few")
-    page = (project / "docs" / "proofs.md").read_text()
+    page = pages.all_claims("proofs")
     rows = [line.split(" | ")[:3] for line in page.splitlines() if line.startswith(("| loss", "| time"))]
     assert sorted(rows) == [["| loss", "aarch64", "1"], ["| loss", "x86_64", "4"], ["| time", "aarch64", "3"]]
-    assert "2 of 3 goals met" in page and "`python proofs/losses.py` (part *few*)" in page
+    assert pages.total() == "2 of 3 goals" and "`python proofs/losses.py` (part *few*)" in page
 
 
 def test_a_machine_that_was_saved_as_one_line_is_read():

@@ -30,7 +30,7 @@ def test_examples_of_a_page_run(page, tmp_path):
 # Turns of phrase that a reader has to translate, and what the field calls things.
 PLAIN = {"graphics card": "GPU", "not to be had": "not available", "shall": "a plain verb"}
 PLAIN |= {"stays at home": "is not sent", "so many percent": "a percentage", "in print": "published"}
-GENERATED = {"benchmarks.md", "proofs.md", "human_judgements.md", "changelog.md"}
+GENERATED = {"changelog.md"}
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name not in GENERATED], ids=lambda page: page.name)
@@ -50,7 +50,7 @@ def test_commands_of_the_papers_page_are_whole():
     """A reader can copy each one: its options are known, and nothing that it needs is missing."""
     root = typer.main.get_command(app)
     spans = re.findall(
-        r"`(limner [^`]+|python proofs/[^`]+)`", (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+        r"`(limner [^`]+|python proofs/[^`]+)`", (ROOT / "evidence" / "papers.md").read_text(encoding="utf-8")
     )
     assert len(spans) > 50
     assert [span for span in spans if (_faults(root, span) if span.startswith("limner") else _unknown(span))] == []
@@ -171,8 +171,25 @@ def _is_public(name: str) -> bool:
     return attribute in getattr(importlib.import_module(package), "__all__", ())
 
 
-def test_pages_of_claims_show_what_is_saved():
-    assert pages.stale() == [], "run python benchmarks/pages.py"
+def test_evidence_and_the_total_show_what_is_saved():
+    assert pages.stale() == [], "run python benchmarks/pages.py; a script is listed in benchmarks/themes.toml"
+    for page in ("README.md", "docs/index.md"):
+        assert pages.total() in (ROOT / page).read_text(encoding="utf-8"), page
+
+
+def test_links_between_the_manual_and_the_evidence_lead_somewhere():
+    """In the repository; the build of the site checks those of the site."""
+    texts = {path: path.read_text(encoding="utf-8") for path in [*PAGES, *(ROOT / "evidence").glob("*.md")]}
+    links = [(path, link) for path, text in texts.items() for link in re.findall(r"\]\(([^)#:]+)[^):]*\)", text)]
+    assert [(path.name, link) for path, link in links if not (path.parent / link).exists()] == []
+
+
+def test_the_site_has_the_evidence_and_all_claims(site):
+    names = {path.stem for path in (ROOT / "evidence").glob("*.md")} - {"README"}
+    built = {path.stem for path in (site / "evidence").glob("*.html")}
+    assert built == names | {"index", "all_benchmarks", "all_proofs"}
+    every_claim = (site / "evidence" / "all_proofs.html").read_text(encoding="utf-8")
+    assert "proofs/cut_off.py" in every_claim and ">yes</td>" in every_claim
 
 
 PAGE = """\

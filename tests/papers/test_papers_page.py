@@ -1,4 +1,4 @@
-"""Commands of docs/papers.md run, word by word, with small data in place of what stands in capitals."""
+"""Commands of evidence/papers.md run, word by word, with small data in place of what stands in capitals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "encoders"))
 import tiny  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "evidence" / "papers.md").read_text(encoding="utf-8")
 NOT_SMALL = ("flickr8k", "coco-5k", "preference")
 """Commands that contain one of these need the published judgements: they are not run here."""
 COMMANDS = sorted(
