@@ -366,7 +366,8 @@ def test_the_paper_study_is_made_on_the_page(tmp_path):
     for name in ("rankings", "rankings 2"):
         assert client.post("/admin/study", data={"kind": "rankings", "queries": "2"}).status_code == 303
         for _ in range(400):
-            if name in studies(site.state.site.store):
+            store = site.state.site.store
+            if name in studies(store) and comparisons(store, study=name):
                 break
             client.get("/admin")
             time.sleep(0.05)

@@ -20,8 +20,8 @@ from limner.explain.failure_classes import (
     rates,
     read_labels,
     rules,
+    rules_table,
     setting_words,
-    table,
     together,
 )
 from limner.explain.failures import Failure
@@ -157,7 +157,7 @@ def test_rates_and_table():
     assert rates(labels)["none found"] == (1, pytest.approx(1 / 3))
     assert rates({})["colour"] == (0, 0)
     assert rules([]) == []
-    assert "colour" in table(labels, [])
+    assert "colour" in rules_table(labels, [])
 
 
 def test_label_all_is_label_of_each():

@@ -34,7 +34,7 @@ REFUSED = {
     "a byte that is not UTF-8": (
         "t.csv",
         f"{HEAD}\na,x\nb,caf".encode() + b"\xe9\n",
-        "line 3: byte 0xe9 after 'b,caf' is not utf-8",
+        "line 3: byte 0xe9 after 'b,caf' is not UTF-8",
     ),
     "UTF-16": ("t.csv", f"{HEAD}\na,x\n".encode("utf-16"), "line 1: the file is UTF-16; save it as UTF-8"),
     "a zero byte": ("t.csv", HEAD.encode() + b"\na,x\0y\n", "line 2: a zero byte: this is not a text file in UTF-8"),

@@ -197,7 +197,7 @@ def test_a_folder_with_the_table_beside_it(tmp_path):
 def test_another_encoding_only_when_asked_for(tmp_path):
     file = tmp_path / "t.csv"
     file.write_bytes("image,caption\na,Hündchen\n".encode("latin-1"))
-    with pytest.raises(LimnerError, match="line 2: byte 0xfc after 'a,H' is not utf-8; save the file as UTF-8"):
+    with pytest.raises(LimnerError, match="line 2: byte 0xfc after 'a,H' is not UTF-8; save the file as UTF-8"):
         load_table(file)
     assert load_table(file, encoding="latin-1").texts.values == ("Hündchen",)
 

@@ -220,7 +220,7 @@ def test_a_folder_with_file_names_that_are_not_utf8(folder):
     photos = folder / "photos"
     photos.mkdir()
     Path(os.fsdecode(os.fsencode(photos) + b"/caf\xe9.png")).write_bytes(b"x")
-    refused(shell("encode", "photos", "--model", "histograms:x", "-o", "o.npy"), r"caf\udce9.png", "rename")
+    refused(shell("encode", "photos", "--model", "histograms:x", "-o", "o.npy"), r"caf\xe9.png", "rename")
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (6, 0), (0, 0), (0,), (3,), ()])
@@ -271,7 +271,7 @@ def test_an_encoding_that_is_none(folder, encoding):
         (("data", "describe", "captions.csv", "-O", "images=3"), "expected str or Path or nothing"),
         (("data", "describe", "captions.csv", "-O", "quoted=maybe"), "expected true or false"),
         (("data", "describe", "captions.csv", "-O", 'columns={"image": 3}'), "expected str"),
-        (("data", "describe", "captions.csv", "-O", "columns=[1]"), "expected dict or nothing"),
+        (("data", "describe", "captions.csv", "-O", "columns=[1]"), "expected dict or str or nothing"),
         (("data", "describe", ":::"), "unknown data set ':::'"),
         (("evaluate", ":::", "--model", "colours"), "unknown data set ':::'"),
         (("evaluate", "captions.csv", "--model", ":::"), "unknown system ':::'"),

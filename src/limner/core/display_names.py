@@ -17,6 +17,8 @@ _ENDINGS = re.compile(r"\.(npy|npz|safetensors|onnx|run|pt|pth|trec)$")
 _PATH = re.compile(r"(hf-hub:)?(?P<plain>[\w.:/\\-]*[/\\][\w.:/\\-]*)(@[\w./-]+)?")
 """A path or a name on a hub; other texts with a slash, such as "CLIP ViT-B/32", are names as they are."""
 _ROOTED = re.compile(r"(~|\.{0,2}|[A-Za-z]:)[/\\]")
+_DEEPEST = 20
+"""Systems within systems; a name with more is shown as it is."""
 _PATCHES = re.compile(r"\d+(@\d+(px)?)?")
 """What follows the slash in "ViT-L/14@336px"."""
 _OPEN_CLIP = re.compile(r"(ViTamin|ViT|RN\d+|convnext|coca|EVA\d+|MobileCLIP)[-_\w.]*/[\w.-]+")
@@ -90,6 +92,8 @@ def _with_folders(names: Sequence[str]) -> list[str]:
 
 def _place(system: str) -> str:
     """What names the weights of a system; the system itself if nothing does."""
+    if system.count("(") > _DEEPEST:
+        return system
     head, options = _call(system)
     for option in _WEIGHTS:
         if isinstance(options.get(option), str):

@@ -181,7 +181,7 @@ def _name_fault(name: str) -> str | None:
         return None
     if name.rpartition("/")[2].startswith("._"):
         return "it holds what macOS knows about another file"
-    return None if _printable(name) == name else "its name is not UTF-8"
+    return None if _printable(name) == name else "its name is not UTF-8: rename it"
 
 
 def _printable(name: str) -> str:

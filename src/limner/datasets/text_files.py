@@ -169,7 +169,8 @@ def _decode(raw: bytes, at: At, encoding: str) -> str:
         ) from error
     except UnicodeDecodeError as error:
         preceding = raw[max(error.start - 12, 0) : error.start].decode(encoding, "replace")
-        refuse(at, f"byte 0x{raw[error.start]:02x} after {preceding!r} is not {encoding}; save the file as UTF-8")
+        name = "UTF-8" if codecs.lookup(encoding).name == "utf-8" else encoding
+        refuse(at, f"byte 0x{raw[error.start]:02x} after {preceding!r} is not {name}; save the file as UTF-8")
 
 
 def split_lines(path: Path, separator: str | None, columns: int) -> Iterator[tuple[At, list[str]]]:

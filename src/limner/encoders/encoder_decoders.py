@@ -154,8 +154,8 @@ class Translator(EncoderDecoder):
             texts: The texts.
             progress: Called with (texts done, texts in total).
         """
-        worded = list(dict.fromkeys(text for text in texts if text.strip()))
+        with_words = list(dict.fromkeys(text for text in texts if text.strip()))
         translations = dict(
-            zip(worded, self.written([self.prefix + text for text in worded], progress=progress), strict=True)
+            zip(with_words, self.written([self.prefix + text for text in with_words], progress=progress), strict=True)
         )
         return [translations.get(text, text) for text in texts]

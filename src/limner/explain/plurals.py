@@ -67,8 +67,8 @@ SHARED = word_set(
 def plural_edit(text: str, tokens: list[Token], at: int, context: Context) -> Edit | None:
     """Turns one into several ("a dog is" -> "several dogs are"), or several into one ("two dogs" -> "one dog")."""
     lead, wordnet = tokens[at].low, context.wordnet
-    many = lead in ("a", "an")
-    if not many and (lead not in NUMBERS or lead == "one" or leads(tokens, at) in ("the", "of", "these")):
+    to_plural = lead in ("a", "an")
+    if not to_plural and (lead not in NUMBERS or lead == "one" or leads(tokens, at) in ("the", "of", "these")):
         return None
     if follows(tokens, at) in GROUPS or follows(tokens, at) in ALONE:  # "a few dogs" is plural already
         return None
@@ -76,14 +76,14 @@ def plural_edit(text: str, tokens: list[Token], at: int, context: Context) -> Ed
     inner = tokens[at + 1 : head] if head is not None and not _is_living(tokens[head].low, wordnet) else []
     if any(_is_living(token.low, wordnet) for token in inner):  # "a small child hangs upside"
         return None
-    new = _other_number(tokens, head, wordnet, many=many) if head is not None else None
+    new = _other_number(tokens, head, wordnet, to_plural=to_plural) if head is not None else None
     if head is None or new is None or _in_a_name(tokens, head, wordnet):
         return None
-    changes = _around(text, tokens, at, head, wordnet, many=many)
+    changes = _around(text, tokens, at, head, wordnet, to_plural=to_plural)
     if changes is None:
         return None
     own = [
-        (tokens[at], cased(tokens[at].text, "several" if many else "one")),
+        (tokens[at], cased(tokens[at].text, "several" if to_plural else "one")),
         (tokens[head], cased(tokens[head].text, new)),
     ]
     return edited(text, "plural", own + changes, tokens[head].low)
@@ -93,13 +93,13 @@ def _is_living(noun: str, wordnet: WordNet) -> bool:
     return is_person(noun, wordnet) or is_animal(noun, wordnet)
 
 
-def _other_number(tokens: list[Token], head: int, wordnet: WordNet, *, many: bool) -> str | None:
+def _other_number(tokens: list[Token], head: int, wordnet: WordNet, *, to_plural: bool) -> str | None:
     """The noun in its other number, or None where it has none here."""
     noun = tokens[head].low
     one = singular(noun, wordnet)
     if one is None or noun in MASS or one in MASS or noun in css_colours() or follows(tokens, head) in ("of", "s"):
         return None
-    if many:
+    if to_plural:
         odd = (noun.endswith("s") and not noun.endswith(("ss", "us"))) or noun.endswith("ing")
         return plural(noun) if one == noun and not odd else None
     return one if one != noun and plural(one) == noun and noun not in ("glasses", "pants", "shorts", "jeans") else None
@@ -115,20 +115,22 @@ def _in_a_name(tokens: list[Token], head: int, wordnet: WordNet) -> bool:
     return (after.endswith("ing") and tags(tokens)[head + 1] != "v") or tokens[head].text[-2:] == "'s"
 
 
-def _around(text: str, tokens: list[Token], at: int, head: int, wordnet: WordNet, *, many: bool) -> list[Change] | None:
+def _around(
+    text: str, tokens: list[Token], at: int, head: int, wordnet: WordNet, *, to_plural: bool
+) -> list[Change] | None:
     """The changes of the words around a noun, or None where its part in the sentence is not sure."""
     if at == 0:
-        return _as_subject(text, tokens, head, wordnet, many=many)
+        return _as_subject(text, tokens, head, wordnet, to_plural=to_plural)
     if at == 2 and tokens[0].low == "there" and tokens[1].low in AGREE:
         verb = tokens[1]
-        rest = _as_subject(text, tokens, head, wordnet, many=many)
-        fits = (verb.low in ("is", "was", "has")) == many
+        rest = _as_subject(text, tokens, head, wordnet, to_plural=to_plural)
+        fits = (verb.low in ("is", "was", "has")) == to_plural
         return (
             None
             if rest is None or not fits or any(t.low in AGREE for t, _ in rest)
             else [(verb, AGREE[verb.low]), *rest]
         )
-    return [] if many and _is_object(text, tokens, at, head, wordnet) else None
+    return [] if to_plural and _is_object(text, tokens, at, head, wordnet) else None
 
 
 def _is_object(text: str, tokens: list[Token], at: int, head: int, wordnet: WordNet) -> bool:
@@ -178,14 +180,14 @@ def _is_thing(noun: str, wordnet: WordNet) -> bool:
 # --- the subject and what agrees with it --------------------------------------------------------------------------
 
 
-def _as_subject(text: str, tokens: list[Token], head: int, wordnet: WordNet, *, many: bool) -> list[Change] | None:
+def _as_subject(text: str, tokens: list[Token], head: int, wordnet: WordNet, *, to_plural: bool) -> list[Change] | None:
     """The verbs and pronouns that agree with a subject, or None where they are not sure."""
     rest = {token.low for token in tokens[head + 1 :]}
-    if rest & (ALONE if many else TOGETHER) or (many and " be a" in text):  # "pretends to be a star"
+    if rest & (ALONE if to_plural else TOGETHER) or (to_plural and " be a" in text):  # "pretends to be a star"
         return None
-    if not many and any(_is_worn_by_several(word, wordnet) for word in rest):
+    if not to_plural and any(_is_worn_by_several(word, wordnet) for word in rest):
         return None  # "two men in hats"
-    if not many and _adds_subject(tokens, head, wordnet):
+    if not to_plural and _adds_subject(tokens, head, wordnet):
         return None
     noun = tokens[head].low
     living = is_animal(noun, wordnet) or is_person(noun, wordnet)
@@ -194,8 +196,8 @@ def _as_subject(text: str, tokens: list[Token], head: int, wordnet: WordNet, *, 
     if any(f"the {word}" in text.lower() for word in (noun, singular(noun, wordnet))):
         return None
     stop = _clause_end(text, tokens, head)
-    verbs = _verbs(text, tokens, head, stop, wordnet, many=many)
-    if verbs is None or not many:
+    verbs = _verbs(text, tokens, head, stop, wordnet, to_plural=to_plural)
+    if verbs is None or not to_plural:
         return verbs
     pronouns = _pronouns(tokens, head, stop, wordnet)
     worn = _worn(text, tokens, head, stop, wordnet)
@@ -213,7 +215,7 @@ def _is_worn_by_several(word: str, wordnet: WordNet) -> bool:
 def _adds_subject(tokens: list[Token], head: int, wordnet: WordNet) -> bool:
     """Whether "and" adds another subject before the first verb."""
     for place in range(head + 1, len(tokens) - 1):
-        if _can_agree(tokens[place].low, wordnet, many=False) and tags(tokens)[place] != "n":
+        if _can_agree(tokens[place].low, wordnet, to_plural=False) and tags(tokens)[place] != "n":
             return False
         if tokens[place].low == "and" and (tokens[place + 1].low in STARTS or tags(tokens)[place + 1] == "n"):
             return True
@@ -235,12 +237,12 @@ def _clause_end(text: str, tokens: list[Token], head: int) -> int:
 
 
 def _verbs(
-    text: str, tokens: list[Token], head: int, stop: int, wordnet: WordNet, *, many: bool
+    text: str, tokens: list[Token], head: int, stop: int, wordnet: WordNet, *, to_plural: bool
 ) -> list[Change] | None:
     """The finite verbs of a subject, in the other number; None where a word could be one or not."""
     changes: list[Change] = []
     compound = follows(tokens, head) == "and"
-    if compound and (head + 2 >= stop or tokens[head + 2].low not in STARTS or not many):
+    if compound and (head + 2 >= stop or tokens[head + 2].low not in STARTS or not to_plural):
         return None
     found = False
     for place in range(head + 1, stop):
@@ -251,17 +253,17 @@ def _verbs(
         if (
             joins
             and found
-            and (word in STARTS or (tags(tokens)[place] == "n" and not _can_agree(word, wordnet, many=many)))
+            and (word in STARTS or (tags(tokens)[place] == "n" and not _can_agree(word, wordnet, to_plural=to_plural)))
         ):
             return changes  # another clause or another object: what follows has another subject
         if joins and found and word in STARTS:
             return changes
-        sure = _agrees(tokens, place, wordnet, many=many, joins=joins, found=found)
+        sure = _agrees(tokens, place, wordnet, to_plural=to_plural, joins=joins, found=found)
         if sure is None or (sure and compound):
             return None
         if sure:
             found = True
-            new = AGREE.get(word) or (wordnet.base(word, "v") if many else inflect(word, "s"))
+            new = AGREE.get(word) or (wordnet.base(word, "v") if to_plural else inflect(word, "s"))
             changes.append((tokens[place], str(new)))
             if word in ("is", "was", "are", "were") and follows(tokens, place) in (
                 "a",
@@ -272,19 +274,19 @@ def _verbs(
                 "her",
             ):
                 return None  # "is a pirate"
-    if not many and not found and not follows(tokens, head).endswith("ing"):
+    if not to_plural and not found and not follows(tokens, head).endswith("ing"):
         return None
     return changes
 
 
-def _can_agree(word: str, wordnet: WordNet, *, many: bool) -> bool:
+def _can_agree(word: str, wordnet: WordNet, *, to_plural: bool) -> bool:
     """Whether a word can be a finite verb of the number that is changed."""
     if word in AGREE:
-        return (word in ("is", "was", "has", "does")) == many
+        return (word in ("is", "was", "has", "does")) == to_plural
     base = wordnet.base(word, "v")
     if base is None or word in FUNCTION or word in CLOTHES:
         return False
-    return word == inflect(base, "s") if many else word == base
+    return word == inflect(base, "s") if to_plural else word == base
 
 
 ADVERBS = frozenset(("up", "down", "off", "around", "along", "past", "across", "by", "over", "out", "away", "on"))
@@ -298,10 +300,12 @@ NOMINAL = word_set(
 """Words after which a form is a noun."""
 
 
-def _agrees(tokens: list[Token], place: int, wordnet: WordNet, *, many: bool, joins: bool, found: bool) -> bool | None:
+def _agrees(
+    tokens: list[Token], place: int, wordnet: WordNet, *, to_plural: bool, joins: bool, found: bool
+) -> bool | None:
     """Whether a word is a finite verb of the subject; None where this is not sure."""
     word, before = tokens[place].low, tokens[place - 1].low
-    if not _can_agree(word, wordnet, many=many):
+    if not _can_agree(word, wordnet, to_plural=to_plural):
         return False
     if found and not joins:
         return None if word in AGREE else False  # "for the ball the girl is holding"
@@ -316,15 +320,15 @@ def _agrees(tokens: list[Token], place: int, wordnet: WordNet, *, many: bool, jo
     if before in NOMINAL or before in css_colours() or before in NUMBERS:
         return False
     if tags(tokens)[place] == "v":
-        if many and not found and _is_bare(tokens, place - 1, wordnet):
+        if to_plural and not found and _is_bare(tokens, place - 1, wordnet):
             return None  # "with rainbow flags"
         return True if usual_part(word) == "v" or tags(tokens)[place - 2 : place] == ("x", "n") else None
-    if not many and (wordnet.has(before, "a") or before.endswith("ing")):
+    if not to_plural and (wordnet.has(before, "a") or before.endswith("ing")):
         return False
     verbal = usual_part(word) == "v"
     if joins and found:
         return True if verbal else None
-    return None if verbal or (many and joins) else False
+    return None if verbal or (to_plural and joins) else False
 
 
 def _is_bare(tokens: list[Token], place: int, wordnet: WordNet) -> bool:

@@ -234,9 +234,9 @@ def calibrate(
     judged_pairs = right.restrict(
         queries=judged_scores.queries, candidates=[c for c in scores.candidates if c in right.candidates]
     )
-    near, left_out = _bank_statistics(_some(scores, bank))
+    bank_means, left_out = _bank_statistics(_some(scores, bank))
     lists = _judged_lists(judged_scores, judged_pairs, progress)
-    nearness = near[lists.places]
+    nearness = bank_means[lists.places]
     proposing = np.arange(len(rows)) < len(rows) - len(test_rows)
     nearness[proposing] += left_out(lists.places[proposing], lists.scores[proposing])
     spread = max(float(np.median(lists.scores[:, :DEPTH].std(axis=1))), float(np.finfo(np.float32).tiny))
@@ -250,7 +250,7 @@ def calibrate(
     confidence = max(choices, key=lambda name: worth[name])
     positions = scores.candidates.positions
     return Calibration(
-        choices[confidence], lambda ids: near[positions(list(ids))], absent, confidence=confidence, spread=spread
+        choices[confidence], lambda ids: bank_means[positions(list(ids))], absent, confidence=confidence, spread=spread
     )
 
 
@@ -288,10 +288,10 @@ def _parted(labels: Array, judged: Array, seed: int) -> tuple[Array, Array]:
     if not len(bank) or not len(test_rows):
         raise LimnerError(f"{int(judged.sum()):,} judged queries: expected a few hundred to calibrate a cut-off")
 
-    def whole(rows: Array) -> Array:
+    def whole_images(rows: Array) -> Array:
         return np.sort(rows[rank[labels[rows]] <= rank[labels[rows[:MOST][-1]]]])
 
-    return whole(bank), whole(test_rows)
+    return whole_images(bank), whole_images(test_rows)
 
 
 def _bank_statistics(bank_scores: Scores) -> tuple[FloatArray, Callable[[Array, FloatArray], FloatArray]]:
@@ -302,13 +302,13 @@ def _bank_statistics(bank_scores: Scores) -> tuple[FloatArray, Callable[[Array, 
     def nearest(count: int) -> FloatArray:
         return np.asarray(correct(bank_scores, "csls", bank=bank_scores, k=count).statistics.known["near"], np.float64)
 
-    near = nearest(k)
-    following = (k + 1) * nearest(k + 1) - k * near if size > k else near  # the first score that is not in the mean
+    means = nearest(k)
+    following = (k + 1) * nearest(k + 1) - k * means if size > k else means  # the first score that is not in the mean
 
     def left_out(places: Array, scores: FloatArray) -> FloatArray:
         return np.where(scores > following[places], (following[places] - scores) / k, 0.0)
 
-    return near, left_out
+    return means, left_out
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,9 +341,11 @@ def _answers(
     every = np.ones(lists.right.shape, dtype=bool)
     as_is = confidences_of(confidence, lists.scores, nearness, every, spread)
     order = np.argsort(lists.right, axis=1, kind="stable")
-    wrong, scores, near = (np.take_along_axis(each, order, axis=1) for each in (~lists.right, lists.scores, nearness))
-    without = confidences_of(confidence, scores, near, wrong, spread)
-    return Answers(as_is[:, :DEPTH], lists.right[:, :DEPTH], without[:, :DEPTH], labels, proposing)
+    wrong, scores, nearness = (
+        np.take_along_axis(each, order, axis=1) for each in (~lists.right, lists.scores, nearness)
+    )
+    confidence_without = confidences_of(confidence, scores, nearness, wrong, spread)
+    return Answers(as_is[:, :DEPTH], lists.right[:, :DEPTH], confidence_without[:, :DEPTH], labels, proposing)
 
 
 def confidences_of(

@@ -124,7 +124,8 @@ def read(path: str | Path) -> Items | Embeddings | VectorSets:
 def _folder(folder: Path) -> Items:
     listed = photos(folder)
     if not listed.names:
-        raise LimnerError(f"no images in {folder}: expected files that end in {', '.join(IMAGE_ENDINGS)}")
+        why = "; ".join(listed.warnings()) or f"expected files that end in {', '.join(IMAGE_ENDINGS)}"
+        raise LimnerError(f"no images in {folder}: {why}")
     return listed.items()
 
 

@@ -51,7 +51,7 @@ def caption_metrics(
     from limner.datasets.candidate_captions import read_judged
     from limner.evaluation.captions.rating_agreement import metric_agreement
 
-    with progress(f"reading {source}"):
+    with progress(f"loading {source}"):
         judged = read_judged(source, own=text_option(options, "own"))
     (inputs,) = _inputs([judged], _images(judged, source, options), system, options)
     scores = {}
