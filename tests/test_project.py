@@ -1,4 +1,4 @@
-"""The project itself: a light import, the floors of the house, a complete wheel, pins that any machine can use."""
+"""The project itself: a light import, the floors of the house, pins that any machine can use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-import zipfile
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -88,34 +87,6 @@ def test_every_module_but_the_root_has_a_floor_at_most_once():
     layers = next(c["layers"] for c in PROJECT["tool"]["importlinter"]["contracts"] if c["type"] == "layers")
     names = [name.strip(" ()") for layer in layers for name in re.split(r"[|:]", layer)]
     assert len(names) == len(set(names))
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> zipfile.ZipFile:
-    folder = tmp_path_factory.mktemp("wheel")
-    done = run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder))
-    assert done.returncode == 0, done.stdout + done.stderr
-    (path,) = folder.glob("limner-*.whl")
-    return zipfile.ZipFile(path)
-
-
-def test_the_wheel_holds_every_file_of_the_package(wheel):
-    source = ROOT / "src"
-    files = {path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()}
-    expected = {name for name in files if "__pycache__" not in name and not name.endswith((".pyc", ".nbi", ".nbc"))}
-    packed = {name for name in wheel.namelist() if not name.partition("/")[0].endswith(".dist-info")}
-    assert packed == expected
-    assert "limner/py.typed" in packed
-
-
-def test_the_wheel_brings_the_command_and_asks_for_no_torch(wheel):
-    read = {Path(name).name: wheel.read(name).decode() for name in wheel.namelist() if ".dist-info/" in name}
-    assert "limner = limner.__main__:main" in read["entry_points.txt"]
-    needed = [
-        line for line in read["METADATA"].splitlines() if line.startswith("Requires-Dist") and "extra ==" not in line
-    ]
-    assert needed
-    assert not any("torch" in line for line in needed)
 
 
 def test_pins_are_exact_and_name_no_place():

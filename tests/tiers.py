@@ -18,7 +18,8 @@ TIERS = {
     "subprocess": (
         "security/*", "web/*", "test_agent_server.py", "test_cli*.py", "test_core_only.py", "test_decoding.py",
         "test_demo.py", "test_docs.py", "test_extending_command.py", "test_files.py", "test_full_disk.py",
-        "test_kill*.py", "test_project.py", "test_same_everywhere.py", "test_scripts.py", "test_whole_way.py",
+        "test_kill*.py", "test_project.py", "test_same_everywhere.py", "test_scripts.py", "test_wheel.py",
+        "test_whole_way.py",
     ),
     "slow": (
         "annotate/*", "classic/*", "encoders/*", "explain/*", "loading/test_load_coco.py", "loading/test_scenes*.py",
