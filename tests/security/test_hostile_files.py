@@ -220,7 +220,7 @@ def test_a_folder_with_file_names_that_are_not_utf8(folder):
     photos = folder / "photos"
     photos.mkdir()
     Path(os.fsdecode(os.fsencode(photos) + b"/caf\xe9.png")).write_bytes(b"x")
-    refused(shell("encode", "photos", "--model", "histograms:x", "-o", "o.npy"), r"caf\xe9.png", "rename")
+    refused(shell("encode", "photos", "--model", "histograms:x", "-o", "o.npy"), r"caf\\xe9.png", "rename")
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (6, 0), (0, 0), (0,), (3,), ()])
