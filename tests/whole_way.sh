@@ -35,9 +35,10 @@ trap 'kill -INT $server 2> /dev/null || true' EXIT
 for _ in $(seq 600); do [ -s served.json ] && break; sleep 0.2; done
 address=$(sed -n 's/.*"url": "\(.*\)".*/\1/p' served.json)
 for _ in $(seq 600); do  # the first search waits for the models
-  curl -sf "${address}api/search?q=a+red+balloon&s=mine&s=theirs&k=3" > searched.json
+  curl -sf "${address}api/search?q=a+red+balloon&s=mine&s=theirs&k=3" > searched.json || true
   grep -q '"columns"' searched.json && break; sleep 0.5
 done
+grep -q '"columns"' searched.json
 send() { curl -sf -X POST -H 'Content-Type: application/json' -d "$2" "${address}api/$1"; }
 items=$(send task '{}' | grep -o '"id":[0-9]*' | cut -d: -f2)
 for item in $items; do  # a person presses a key here

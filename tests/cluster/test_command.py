@@ -31,7 +31,8 @@ def test_evaluate(nodes, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["search", "nowhere", "a dog", "--cluster", "auto"], "no index"),
+        (["search", "nowhere", "a dog", "--cluster", "auto"], "--cluster is for --correct"),
+        (["search", "nowhere", "a dog", "--cluster", "auto", "--correct", "csls"], "no index"),
     ],
 )
 def test_refused(words, message):

@@ -259,6 +259,14 @@ def test_serve_takes_folders_of_photographs_and_indexes(folder, tmp_path, monkey
     assert (served["first"], served["indexes"]) == (["scenes"], {})
 
 
+def test_serve_takes_a_folder_with_captions_as_a_collection(folder):
+    from limner.cli.commands.serve import _divided
+
+    name = next(path.name for path in sorted(folder.iterdir()) if path.suffix == ".png")
+    (folder / "captions.csv").write_text(f"image,caption\n{name},a drawing\n")
+    assert _divided([str(folder)], {}, None, None, yes=False, trust=False) == ([str(folder)], {})
+
+
 def test_the_pages_of_a_served_folder(folder, tmp_path):
     client = pytest.importorskip("starlette.testclient")
     from limner.cli.photo_folders import open_photo_folder

@@ -17,6 +17,7 @@ _ENDINGS = re.compile(r"\.(npy|npz|safetensors|onnx|run|pt|pth|trec)$")
 _PATH = re.compile(r"(hf-hub:)?(?P<plain>[\w.:/\\-]*[/\\][\w.:/\\-]*)(@[\w./-]+)?")
 """A path or a name on a hub; other texts with a slash, such as "CLIP ViT-B/32", are names as they are."""
 _ROOTED = re.compile(r"(~|\.{0,2}|[A-Za-z]:)[/\\]")
+_FILE = re.compile(r"[\w.-]+")
 _DEEPEST = 20
 """Systems within systems; a name with more is shown as it is."""
 _PATCHES = re.compile(r"\d+(@\d+(px)?)?")
@@ -29,8 +30,8 @@ def display_name(name: str) -> str:
 
     >>> display_name("clip(model=/data/models/clip-vit-base-patch32, device=cpu)")
     'clip-vit-base-patch32'
-    >>> display_name("openai/clip-vit-base-patch32@main + csls(k=5)")
-    'clip-vit-base-patch32 + csls(k=5)'
+    >>> display_name("openai/clip-vit-base-patch32@main + csls(k=5)"), display_name("mine.npz")
+    ('clip-vit-base-patch32 + csls(k=5)', 'mine')
     >>> display_name("aligned(images=timm(model=timm/vit_small), texts=minilm)"), display_name("CLIP ViT-B/32")
     ('aligned(vit_small, minilm)', 'CLIP ViT-B/32')
     """
@@ -115,7 +116,9 @@ def _call(system: str) -> tuple[str, dict[str, object]]:
 def _weights_name(place: str) -> str:
     """The last part of a path or of a hub's name."""
     match = _PATH.fullmatch(place)
-    if _OPEN_CLIP.fullmatch(place) or not (match or _ROOTED.match(place)):
+    if _OPEN_CLIP.fullmatch(place):
         return place
+    if not (match or _ROOTED.match(place)):
+        return _ENDINGS.sub("", place) if _FILE.fullmatch(place) else place
     last = re.split(r"[/\\]", (match["plain"] if match else place).rstrip("/\\"))[-1]
     return place if _PATCHES.fullmatch(last) else _ENDINGS.sub("", last)

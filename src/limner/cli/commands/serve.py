@@ -162,6 +162,8 @@ def _divided(
     trust: bool,
 ) -> tuple[list[str], dict[str, str | Index]]:
     """The collections, and all indexes by name: those of photographs are made, or brought up to date."""
+    from limner.datasets import detect
+
     opened: dict[str, str | Index] = dict(indexes)
     data_sets = []
     for place in places:
@@ -169,7 +171,7 @@ def _divided(
         source: str | Index
         if (folder / "items.lance").is_dir():
             name, source = folder.resolve().stem, place
-        elif is_photo_folder(place):
+        elif is_photo_folder(place) and detect(place).name == "images":  # with captions it is a collection
             model = models[0] if models else None
             source = open_photo_folder(place, model, features=features, yes=yes, trust=trust).index
         else:
