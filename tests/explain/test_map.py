@@ -54,6 +54,11 @@ def test_trustworthiness_is_its_formula_and_one_where_nothing_is_lost():
     assert project(half, "pca").trustworthiness == pytest.approx(1.0, abs=0.02)
 
 
+def test_an_unknown_projection_is_refused():
+    with pytest.raises(UnknownName, match="umap"):
+        project(np.eye(5), "umap")
+
+
 def test_near_vectors_are_near_on_the_map():
     rng = np.random.default_rng(0)
     groups = np.repeat(np.arange(3), 30)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Array, Float32, FloatArray
-from limner.core.errors import LimnerError
+from limner.core.errors import LimnerError, UnknownName
 from limner.core.files import replacing
 from limner.core.paths import vectors_folder
 from limner.core.progress import SILENT, Progress, ProgressLike, as_progress
@@ -88,6 +88,8 @@ def project(
     PCA; trustworthiness 0.7... (of 10 neighbours, on 50 points)
     """
     progress = as_progress(progress)
+    if isinstance(method, str) and method not in METHODS:
+        raise UnknownName("projection", method, METHODS)
     rows = np.ascontiguousarray(vectors, dtype=np.float32)
     if len(rows) < 3:
         raise LimnerError(f"{len(rows)} points: a map needs 3 or more")
