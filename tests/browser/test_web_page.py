@@ -143,7 +143,7 @@ def test_a_persons_path_from_search_to_a_metric_that_moved(browser, tmp_path):
         page.keyboard.press("j")
         page.keyboard.press("j")
         page.keyboard.press("k")
-        page.wait_for_function("document.activeElement === document.querySelector('[data-card]')")
+        until(page, "document.activeElement === document.querySelector('[data-card]')", None)
         page.keyboard.press("Enter")
         page.wait_for_selector(".drawn rect")
         assert page.locator(".drawn").count() == 2
