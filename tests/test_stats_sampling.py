@@ -128,6 +128,16 @@ def test_intervals_cover_and_a_bad_judge_costs_nothing():
         assert half < plain[1] * (1.05 if name == "useless" else 0.6), name
 
 
+def test_intervals_cover_where_a_judge_is_almost_always_right():
+    """The variances of the strata alone, mostly zeros, cover in 69 of 100 studies here."""
+    random = np.random.default_rng(0)
+    values = random.random(5000) < 0.3
+    strata = (values ^ (random.random(5000) < 0.01)).astype(int)
+    covered, half = coverage(lambda s: _sampled(values.astype(float), strata, 100, s), values.mean(), 300)
+    assert covered > 0.93
+    assert half < 0.03, "a third of the length without the judge"
+
+
 def _sampled(values, strata, number, seed):
     units = draw(strata, number, pilot=2, seed=seed).units
     return stats.stratified(values[units], strata[units], np.bincount(strata))

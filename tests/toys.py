@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from limner import Collection, Embeddings, Items, Judgements, Scores
@@ -33,3 +35,12 @@ def scores(of: Collection, *, noise: float = 1.0, seed: int = 0, dim: int = 16) 
     image = centre + noise * rng.standard_normal((n, dim))
     text = np.repeat(centre, per_image, axis=0) + noise * rng.standard_normal((n * per_image, dim))
     return Scores.from_embeddings(Embeddings(of.images.ids, image), Embeddings(of.texts.ids, text))
+
+
+def named(world: Collection) -> Collection:
+    """The collection with file names of images: every other word of the first caption."""
+    first = dict.fromkeys(world.images.ids)
+    for image, text in zip(world.judgements.rows, world.judgements.columns, strict=True):
+        key = world.images.ids[int(image)]
+        first[key] = first[key] or " ".join(world.texts.values[int(text)].split()[::2])
+    return replace(world, images=world.images.with_fields(file_name=list(first.values())))

@@ -38,6 +38,12 @@ def picture(colour):
     return out.getvalue()
 
 
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    """Replies of the stub stay out of the user's cache."""
+    monkeypatch.setenv("LIMNER_CACHE", str(tmp_path / "cache"))
+
+
 @pytest.fixture
 def collection():
     images, texts = ["a", "b"], ["a0", "a1", "b0"]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import base64
 import gzip
 
-import numpy as np
 import pytest
 from pictures import png, put
 
 from limner.core.errors import LimnerError, UnknownName
-from limner.datasets.wikipedia import clean_file_name, load_wit, read_resnet
+from limner.datasets.wikipedia import clean_file_name, load_wit
 
 COLUMNS = [
     "language",
@@ -143,8 +142,6 @@ def kaggle(tmp_path):
     )
     pixels = f"https://x/b.jpg\t{base64.b64encode(png()).decode()}\thttps://m\nhttps://x/z.jpg\tAAAA\thttps://m\n"
     put(tmp_path / "test" / "image_data_test" / "image_pixels", test_image_pixels__csv=pixels)
-    vectors = "https://x/a.jpg\t1.0,2.5\nhttps://x/b.jpg\t0.5,0.0\n"
-    put(tmp_path / "test" / "resnet_embeddings", part__csv__gz=gzip.compress(vectors.encode()))
     return tmp_path
 
 
@@ -170,17 +167,6 @@ def test_kaggle_pixels(kaggle):
     )
     with pytest.raises(LimnerError, match="test_image_pixels.csv, line 1: the image is not base64"):
         load_wit(kaggle, pixels=True)
-
-
-def test_kaggle_vectors(kaggle):
-    features = read_resnet(kaggle)
-    assert list(features.ids) == ["https://x/a.jpg", "https://x/b.jpg"]
-    np.testing.assert_array_equal(features.matrix, [[1.0, 2.5], [0.5, 0.0]])
-    bad = put(kaggle / "v", v__csv="u\t1,x\n") / "v.csv"
-    with pytest.raises(LimnerError, match="v.csv, line 1: not a list of numbers"):
-        read_resnet(bad)
-    with pytest.raises(LimnerError, match="no resnet_embeddings"):
-        read_resnet(kaggle / "train")
 
 
 @pytest.mark.parametrize(
@@ -211,4 +197,3 @@ def test_real_rows(shared_data):
     assert kaggle.texts.values == ("Republic P-43 Lancer [SEP] ", "Deer Park, Wisconsin [SEP] Downtown Deer Park")
     assert "78150" in kaggle.images.ids
     assert kaggle.train.images.open(0).size == (300, 225)
-    assert read_resnet(shared_data / "wit-format" / "wit_kaggle" / "train").matrix.shape == (3, 2048)

@@ -14,7 +14,6 @@ torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path[:0] = [str(Path(__file__).parents[1] / "encoders"), str(Path(__file__).parents[1] / "towers")]
 
-from test_mcprop import named  # noqa: E402
 from tower_toys import DEVICE  # noqa: E402
 
 import limner  # noqa: E402
@@ -22,6 +21,7 @@ from limner.core.errors import LimnerError  # noqa: E402
 from limner.datasets.wikipedia import image_names  # noqa: E402
 from limner.match import cascade  # noqa: E402
 from limner.papers.file_name_models import crank  # noqa: E402
+from toys import named  # noqa: E402
 
 SMALL = {
     "hidden_dim": 16,
@@ -200,7 +200,7 @@ def test_two_processes_train_as_one(world, tmp_path):
         pytest.skip("this torch has no gloo")
     code = (
         "import sys; sys.path[:0] = sys.argv[2:]\n"
-        "import limner, torch\nfrom test_mcprop import named\nfrom limner.papers.file_name_models import crank\n"
+        "import limner, torch\nfrom toys import named\nfrom limner.papers.file_name_models import crank\n"
         "world = named(limner.load('scenes', images=40))\n"
         "m = crank.train(world.train, epochs=1, dropout=0.0, hidden_dim=16, layers=1, heads=2, batch_size=32,\n"
         "                device='cpu', max_tokens=24, tensorboard=False)\n"
@@ -211,7 +211,7 @@ def test_two_processes_train_as_one(world, tmp_path):
     words = [
         str(tmp_path / "script.py"),
         str(tmp_path / "two"),
-        str(Path(__file__).parent),
+        str(ROOT / "tests"),
         str(ROOT / "tests" / "towers"),
     ]
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *words]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from limner.core.errors import LimnerError, LimnerWarning, UnknownName  # noqa: 
 from limner.papers.file_name_models import mcprop  # noqa: E402
 from limner.papers.file_name_models.mcprop_network import fusion  # noqa: E402
 from limner.systems.towers.losses import warn_if_collapsed  # noqa: E402
+from toys import named  # noqa: E402
 
 SMALL = {
     "hidden_dim": 16,
@@ -31,15 +31,6 @@ SMALL = {
     "max_tokens": 12,
     "tensorboard": False,
 }
-
-
-def named(world):
-    """Names from every other word of each image's first caption."""
-    first = dict.fromkeys(world.images.ids)
-    for image, text in zip(world.judgements.rows, world.judgements.columns, strict=True):
-        key = world.images.ids[int(image)]
-        first[key] = first[key] or " ".join(world.texts.values[int(text)].split()[::2])
-    return replace(world, images=world.images.with_fields(file_name=list(first.values())))
 
 
 @pytest.fixture(scope="module")

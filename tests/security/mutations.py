@@ -105,7 +105,7 @@ VALUES: list[Any] = [
     "\x00",
     [0] * 1000,
     {"tensor": "x"},
-    "limner.cli.demo_chapters:run",
+    "limner.cli.demo_chapters:chapters",
 ]
 Spoil = Callable[[random.Random, bytes], bytes]
 

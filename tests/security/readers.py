@@ -579,7 +579,7 @@ def _genome(folder: Path) -> Any:
 
 
 def _vectors(folder: Path) -> Any:
-    from limner.encoders.averages import WordVectors
+    from limner.encoders.numpy_texts import WordVectors
 
     return WordVectors(file=folder / "v.txt").encode(["a dog"])
 

@@ -104,8 +104,9 @@ def test_what_is_no_name_is_refused(name, trusted):
 def saved(tmp_path_factory):
     """A saved model of every kind that names something in its config."""
     pytest.importorskip("torch")
-    from test_mcprop import named
     from tower_toys import OPTIONS, world
+
+    from toys import named
 
     folder = tmp_path_factory.mktemp("models")
     small, features = world(20)
@@ -212,9 +213,9 @@ def test_a_kernel_named_by_a_model(saved, kind, side, code, tmp_path, mark):
 
 def test_a_class_of_limner_that_is_no_kernel_is_none_for_a_model_either(saved, tmp_path):
     def change(config):
-        config["text_kernel"]["class"] = "limner.cli.demo_chapters:run"
+        config["text_kernel"]["class"] = "limner.cli.demo_chapters:chapters"
 
-    with pytest.raises(Untrusted, match="kernel 'limner.cli.demo_chapters:run'"):
+    with pytest.raises(Untrusted, match="kernel 'limner.cli.demo_chapters:chapters'"):
         systems.load(spoiled(saved, "kcca", tmp_path, change))
 
 

@@ -15,10 +15,8 @@ from urllib.parse import unquote
 import numpy as np
 
 from limner.core.collection import Collection, Items
-from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import replacing
-from limner.core.ids import Ids
 from limner.core.ranking import Ranking
 from limner.datasets.assembly import Assembly, Check, split_name
 from limner.datasets.text_files import At, existing, lines, refuse, table
@@ -220,30 +218,3 @@ def _bytes(text: str, at: At) -> bytes:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:
         refuse(at, f"the image is not base64: {error}")
-
-
-def read_resnet(path: str | Path) -> Embeddings:
-    """Kaggle's ResNet-50 vectors (2,048 numbers per image URL) from one file or all files of a folder.
-
-    Args:
-        path: A csv or csv.gz of lines "URL, tab, numbers", or a folder that is searched for `resnet_embeddings`.
-    """
-    root = existing(path, what="ResNet embeddings")
-    files = [root] if root.is_file() else sorted(root.rglob("resnet_embeddings/*.csv*"))
-    rows: dict[str, list[float]] = {}
-    for file in files:
-        for line, text in lines(file):
-            url, _, numbers = text.partition("\t")
-            if url in rows:
-                refuse(At(file, line), f"a second vector for image {url!r}")
-            rows[url] = _vector(numbers, At(file, line))
-    if not rows:
-        raise LimnerError(f"no resnet_embeddings/*.csv with vectors in {root}")
-    return Embeddings(Ids(rows, what="embedding"), np.array(list(rows.values()), dtype=np.float32))
-
-
-def _vector(text: str, at: At) -> list[float]:
-    try:
-        return [float(number) for number in text.split(",")]
-    except ValueError as error:
-        refuse(at, f"not a list of numbers: {error}")

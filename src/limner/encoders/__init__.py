@@ -59,8 +59,8 @@ ENCODERS: Registry[object] = Registry(
         "siglip": "limner.encoders.clip:ClipEncoder",
         "timm": "limner.encoders.images:TimmEncoder",
         "transformers": "limner.encoders.text_transformers:TextBackbone",
-        "use-multilingual": "limner.encoders.averages:UniversalSentenceEncoder",
-        "word-vectors": "limner.encoders.averages:WordVectors",
+        "use-multilingual": "limner.encoders.numpy_texts:UniversalSentenceEncoder",
+        "word-vectors": "limner.encoders.numpy_texts:WordVectors",
     },
 )
 """Encoders by name: each a class or function that takes the options, or an encoder object."""

@@ -22,6 +22,7 @@ from limner.annotate.store.contents import pairs as stored_pairs
 from limner.annotate.store.exclusions import exclude, exclusions, lift
 from limner.annotate.store.people import annotators
 from limner.annotate.store.reservations import assign_tasks, assigned_work, move_tasks, release_tasks
+from limner.annotate.store.schema import ROLES
 from limner.annotate.store.studies import studies, study_progress
 from limner.annotate.store.tasks import add_tasks, progress
 from limner.annotate.tasks import make_tasks as cut
@@ -31,7 +32,7 @@ from limner.web.accounts import accounts_of
 from limner.web.answer_effect import FORMS
 from limner.web.jobs import NOTICED, Job, Pending
 from limner.web.judging import as_lines, judged_collection, whole_number
-from limner.web.site import ROLES, Ask, Handler, page, status_of
+from limner.web.site import Ask, Handler, page, status_of
 
 MOST = 50
 """Maximum number of rows of a table that grows with the number of people or tasks."""

@@ -23,6 +23,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from limner.annotate.store import Store, open_store, refuse_unwritable
 from limner.annotate.store.people import Annotator, add_annotator, by_name, secret_of, session_of
+from limner.annotate.store.schema import ROLES
 from limner.core.errors import LimnerError, NotWritten, UnknownId, UnknownName, count
 from limner.web.jobs import Pending, WorkerPool
 from limner.web.library import Library
@@ -31,7 +32,6 @@ from limner.web.security import sent
 from limner.web.served_images import Refused, ServedImages, Uploads
 
 HERE = Path(__file__).parent
-ROLES = ("annotator", "reviewer", "admin")
 EVERYONE = "everyone"
 PAGES = (
     ("/search", "Search", "reviewer", "Find images by text and texts by image, with or without corrections."),

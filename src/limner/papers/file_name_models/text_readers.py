@@ -29,7 +29,7 @@ from limner.encoders.batching import padded
 from limner.systems.towers.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from limner.encoders.averages import UniversalSentenceEncoder
+    from limner.encoders.numpy_texts import UniversalSentenceEncoder
 
 WORDS, PACKAGED = "words", "use-multilingual"
 VOCABULARY = "vocabulary.txt"
@@ -161,7 +161,7 @@ class PackagedReader(TextReader):
 
 @cache
 def _packaged_encoder() -> UniversalSentenceEncoder:
-    from limner.encoders.averages import UniversalSentenceEncoder
+    from limner.encoders.numpy_texts import UniversalSentenceEncoder
 
     return UniversalSentenceEncoder()
 
