@@ -25,16 +25,13 @@ import tiny  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "evidence" / "papers.md").read_text(encoding="utf-8")
-NOT_SMALL = ("flickr8k", "coco-5k", "preference")
-"""Commands that contain one of these need the published judgements: they are not run here."""
-COMMANDS = sorted(
-    command for command in set(re.findall(r"`(limner [^`]+)`", PAGE)) if not any(name in command for name in NOT_SMALL)
-)
+COMMANDS = sorted(set(re.findall(r"`(limner [^`]+)`", PAGE)))
 SMALL = "-O epochs=1 -O tensorboard=false"
 TOWERS = f"{SMALL} -O hidden_dim=4 -O embedding_dim=4 -O word_dim=4"
 PLACES = {
-    "flickr8k:DIR": "flickr8k:flickr8k", "coco:DIR": "coco:coco", "coco-5k:DIR": "coco-5k", "DATA": "world",
-    "STORE": "work.db", "RUN...": "i2t.run i2t.run", "RUN": "i2t.run", "REPORT...": "A.json B.json C.json",
+    "flickr8k:DIR": "flickr8k:flickr8k", "flickr8k-expert:DIR": "flickr8k-expert:flickr8k", "coco:DIR": "coco:coco",
+    "coco-5k:DIR": "coco-5k", "DATA": "world", "STORE": "work.db", "RUN...": "i2t.run i2t.run", "RUN": "i2t.run",
+    "REPORT...": "A.json B.json C.json",
 }  # fmt: skip
 """What stands in capitals on the page, and small data."""
 VALUES = {
@@ -49,14 +46,14 @@ VALUES = {
 FURTHER = {
     "train towers": TOWERS, "train pvse": TOWERS, "train mcprop": f"{SMALL} -O hidden_dim=16 -O layers=1 -O heads=2",
     "train crank": f"{SMALL} -O hidden_dim=16 -O layers=1 -O heads=2",
-    "preference": "--limit 2", "evaluate coco-5k": "",
+    "add work.db preference": "--limit 2 --direction i2t",
 }  # fmt: skip
 """Options that make the work of a command small."""
 
 
 def concrete(command: str) -> list[str]:
     """The words of a command of the page with small data in it."""
-    for part, places in (*VALUES.items(), ("", PLACES)):
+    for part, places in (("", PLACES), *VALUES.items()):
         for name, value in places.items() if part in command else ():
             command = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", value, command)
     further = next((words for part, words in FURTHER.items() if part in command), "")
@@ -99,12 +96,17 @@ def _flickr8k(folder: Path) -> None:
     names = [f"{key}.jpg" for key in world.images.ids]
     for row, name in enumerate(names):
         world.images.open(row).convert("RGB").save(photos / name)
-    captions = [f"{name}#{n}\ta dog and number {at} {n} .\n" for at, name in enumerate(names) for n in range(5)]
+    captions = [
+        f"{name}#{n}\ta {('red', 'blue', 'green')[at % 3]} dog and number {at} {n} .\n"
+        for at, name in enumerate(names)
+        for n in range(5)
+    ]
     (text / "Flickr8k.token.txt").write_text("".join(captions))
     for split, part in (("train", names[:6]), ("dev", names[6:8]), ("test", names[8:])):
         (text / f"Flickr_8k.{split}Images.txt").write_text("".join(f"{name}\n" for name in part))
     pairs = [(one, two) for one in names[8:] for two in names[8:]]
-    experts = ["\t".join((one, f"{two}#2", *("344" if one == two else "112"))) + "\n" for one, two in pairs]
+    grades = {pair: "344" if pair[0] == pair[1] else ("112", "223")[n % 2] for n, pair in enumerate(pairs)}
+    experts = ["\t".join((one, f"{two}#2", *grades[one, two])) + "\n" for one, two in pairs]
     (text / "ExpertAnnotations.txt").write_text("".join(experts))
     crowd = [f"{one}\t{two}#2\t{'1.0 3 0' if one == two else '0.0 0 3'}\n".replace(" ", "\t") for one, two in pairs]
     (text / "CrowdFlowerAnnotations.txt").write_text("".join(crowd))
@@ -167,9 +169,10 @@ def _vectors_of_the_test_split() -> None:
     rng = np.random.default_rng(0)
     for name, items in (("i", collection.images), ("t", collection.texts)):
         np.save(f"coco-5k-{name}.npy", rng.normal(size=(len(items), 4)).astype(np.float32))
-    images = [{"image_id": int(key), "category_id": 1 + n % 3} for n, key in enumerate(collection.images.ids)]
-    categories = [{"id": n, "name": name} for n, name in ((1, "dog"), (2, "cat"), (3, "car"))]
-    boxes = [each | {"bbox": [0, 0, 9, 9], "area": 81, "iscrowd": 0} for each in images]
+    places = [(key, bit) for n, key in enumerate(collection.images.ids) for bit in range(39) if n + 1 >> bit // 3 & 1]
+    box = {"bbox": [0, 0, 9, 9], "area": 81, "iscrowd": 0}
+    boxes = [{"image_id": int(key), "category_id": 1 + bit} | box for key, bit in places]
+    categories = [{"id": 1 + bit, "name": f"object {bit}"} for bit in range(39)]
     Path("instances.json").write_text(json.dumps({"annotations": boxes, "categories": categories}))
 
 
@@ -185,8 +188,7 @@ def _prepare(command: str) -> None:
         call("annotate", "study", "add", "work.db", "failures", "world", "--model", "histograms")
     if "preference" in command:
         pairs = limner.load("world").test
-        texts = list(pairs.texts.ids)
-        lines = [f"{text} 0 {image} 1" for text in texts for image in pairs.images.ids[:5]]
+        lines = [f"{image} 0 {text} 1" for image in pairs.images.ids for text in pairs.texts.ids[:5]]
         Path("right.qrels").write_text("\n".join(lines) + "\n")
     if "results STORE preference" in command:
         call(*concrete("limner annotate study add STORE preference DATA --judgements NAME"))
