@@ -19,8 +19,8 @@ from claims import Claim, log, main
 from judge_stub import Stub, running
 from limner.annotate import open_store
 from limner.annotate.endpoint import EndpointJudge
+from limner.annotate.endpoint_requests import ReplyCache
 from limner.annotate.judge_runs import ask_all
-from limner.annotate.reply_cache import ReplyCache
 from limner.annotate.store.contents import add_collection
 from limner.annotate.store.designs import machine_answers
 

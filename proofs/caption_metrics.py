@@ -24,8 +24,8 @@ from limner.datasets.candidate_captions import JudgedCaptions, read_judged
 from limner.datasets.flickr import load_flickr8k
 from limner.evaluation.captions.caption_metrics import MetricInputs, caption_metrics
 from limner.evaluation.captions.rating_agreement import AgreementReport, metric_agreement
-from limner.language.treebank_words import treebank_words
-from limner.stats.clustered_correlation import clustered_correlation
+from limner.language.caption_overlap import treebank_words
+from limner.stats.jackknife import clustered_correlation
 
 Scores = dict[str, npt.NDArray[np.float64]]
 

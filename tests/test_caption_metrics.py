@@ -38,10 +38,8 @@ from limner.evaluation.captions.caption_metrics import (
 from limner.evaluation.captions.caption_report import evaluate_captions
 from limner.evaluation.captions.rating_agreement import AGGREGATIONS, metric_agreement
 from limner.explain.caption_concepts import concept_f
-from limner.language.caption_overlap import bleu, cider, cider_d, corpus_bleu, rouge_l
-from limner.language.treebank_words import treebank_words
-from limner.stats.clustered_correlation import COEFFICIENTS, clustered_correlation
-from limner.stats.jackknife import Jackknife
+from limner.language.caption_overlap import bleu, cider, cider_d, corpus_bleu, rouge_l, treebank_words
+from limner.stats.jackknife import COEFFICIENTS, Jackknife, clustered_correlation
 
 PEERS = json.loads((Path(__file__).parent / "caption_peers.json").read_text())
 CAPTIONS, REFERENCES = PEERS["captions"], PEERS["references"]

@@ -12,7 +12,7 @@ from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.search import calibrate_index, index, search_sure
 from limner.search.cut_off import Calibration, calibrate
-from limner.search.index_calibration import calibration_of
+from limner.search.index_statistics import calibration_of
 from limner.stats import precision_threshold
 from limner.stats.selective import Answers, _cluster_gains, _drawn, precision_within_reach
 

@@ -81,3 +81,11 @@ def test_the_guard_sees_wrong_imports():
         ("limner.match.corrections", "Absent"),
         ("limner.none", ""),
     ]
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "reference").glob("*.md")), ids=lambda page: page.stem)
+def test_pages_of_the_reference_name_modules_that_exist(page):
+    text = page.read_text(encoding="utf-8")
+    for package, words in re.findall(r"<!-- modules: (limner[\w.]*), (?:only|without): ([\w ]+?) *-->", text):
+        gone = [name for name in words.split() if source_of(f"{package}.{name}") is None]
+        assert not gone, f"{page.name}: no modules {', '.join(gone)} in {package}"

@@ -16,12 +16,11 @@ from judge_stub import pairs_of, reply_to, running
 from killing import CHILDREN
 from limner.annotate import open_store, plan
 from limner.annotate.endpoint import BudgetSpent, EndpointJudge
+from limner.annotate.endpoint_requests import ReplyCache, RequestPace
 from limner.annotate.judge_prompts import NoAnswer, Prompt, WrongForm, user_message
 from limner.annotate.judge_report import judge_reports, order_effect
 from limner.annotate.judge_runs import ask_all, forecast, recorded
 from limner.annotate.judges import MeanJudge, SystemJudge, judge_named
-from limner.annotate.reply_cache import ReplyCache
-from limner.annotate.request_pace import RequestPace
 from limner.annotate.scale import SCALE
 from limner.annotate.store.answers import submit
 from limner.annotate.store.contents import add_collection

@@ -25,8 +25,7 @@ from limner.cli import app
 from limner.core import hub_downloads
 from limner.core.errors import LimnerError, MissingExtra
 from limner.encoders import encoder
-from limner.encoders.adapters import adapter_of
-from limner.encoders.named_models import named_model, with_revision
+from limner.encoders.named_models import adapter_of, named_model, with_revision
 from limner.match import scorer
 from limner.systems.opening import find_system
 
@@ -260,7 +259,7 @@ def test_the_pooling_of_an_export_is_that_of_the_model(pooling, option):
 def test_without_torch_the_export_is_read(monkeypatch):
     files = ["config.json", "model.safetensors", "onnx/text_model.onnx", "onnx/vision_model.onnx"]
     assert adapter_of(files, lambda _: {"model_type": "clip"}, model="a/b").name == "clip"
-    monkeypatch.setattr("limner.encoders.adapters.missing", lambda module: module)
+    monkeypatch.setattr("limner.encoders.named_models.missing", lambda module: module)
     assert adapter_of(files, lambda _: {"model_type": "clip"}, model="a/b").name == "onnx-clip"
 
 

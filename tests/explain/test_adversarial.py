@@ -12,8 +12,8 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.explain.adversarial import KINDS, attack, attack_all
 from limner.explain.blind_baselines import blind_baseline, ranks, rerank, table
 from limner.explain.noun_heads import FAR, colours_in, css_colours
-from limner.explain.synonyms import SYNONYMS
 from limner.explain.text_edits import Edit
+from limner.explain.word_pairs import SYNONYMS
 from limner.language.wordnet import WordNet
 from limner.papers.text_only import text_only
 

@@ -16,8 +16,7 @@ from limner.cli import app
 from limner.cli.commands.explain.hard_negatives import _ignored
 from limner.explain.adversarial import FURTHER, KINDS
 from limner.explain.blind_baselines import Attack
-from limner.explain.failure_classes import CLASSES
-from limner.explain.failure_section import shown_failures
+from limner.explain.failure_classes import CLASSES, shown_failures
 from limner.explain.failures import explain, failures
 from limner.explain.text_edits import Edit
 

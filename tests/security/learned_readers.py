@@ -188,7 +188,7 @@ def _calibrated(folder: Path) -> None:
 
 def _read_calibrated(folder: Path) -> Any:
     from limner.search import open_index, search_words
-    from limner.search.index_calibration import calibration_of
+    from limner.search.index_statistics import calibration_of
 
     index = open_index(folder / "i")
     hits = search_words(index, np.ones((1, 4), np.float32), 2, by="vectors", where=["colour=red"])

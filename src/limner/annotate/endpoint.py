@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from limner.annotate.endpoint_requests import ReplyCache, RequestPace, content_key, retry_after
 from limner.annotate.judge_prompts import (
     ALTERNATIVES,
     NoAnswer,
@@ -37,8 +38,6 @@ from limner.annotate.judge_prompts import (
     read_reply,
     user_message,
 )
-from limner.annotate.reply_cache import ReplyCache, content_key
-from limner.annotate.request_pace import RequestPace, retry_after
 from limner.annotate.store.contents import Key
 from limner.core.arrays import FloatArray
 from limner.core.collection import Collection, Items

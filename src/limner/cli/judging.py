@@ -35,9 +35,9 @@ def endpoint_judge(
         in_reverse_of: The judge that this one repeats in reverse order, at the same budget.
     """
     from limner.annotate.endpoint import KEY, EndpointJudge
+    from limner.annotate.endpoint_requests import ReplyCache
     from limner.annotate.guideline import scale_of
     from limner.annotate.judge_prompts import Prompt
-    from limner.annotate.reply_cache import ReplyCache
 
     is_reversed = in_reverse_of is not None
     prompt = Prompt.named(text_option(options, "prompt") or "probability", scale_of(store), is_reversed=is_reversed)

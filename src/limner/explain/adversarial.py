@@ -32,10 +32,9 @@ from limner.explain.attributes import antonym, colour_all, colour_in, number, si
 from limner.explain.clauses import negation, relation, word_order
 from limner.explain.noun_heads import colours_in
 from limner.explain.noun_phrases import FUNCTION, WORD
-from limner.explain.opposites import verb
 from limner.explain.plurals import plural_edit
-from limner.explain.synonyms import synonym
 from limner.explain.text_edits import Context, Edit, Token, agreeing_article, cased, edited
+from limner.explain.word_pairs import synonym, verb
 from limner.language.wordnet import WordNet
 
 Proposer = Callable[[str, list[Token], int, Context], str | None]

@@ -1,8 +1,9 @@
 """Metrics of a caption against reference captions of its image: BLEU-1 to -4, ROUGE-L, CIDEr and CIDEr-D.
 
-The numbers are those of pycocoevalcap (coco-caption), whose "CIDEr" is CIDEr-D. Words are those of its tokenizer
-(`treebank_words`); the option `words` takes another function. Each function gives a number for every caption; BLEU of
-a whole corpus, which is not the mean of its captions, is `corpus_bleu`.
+The numbers are those of pycocoevalcap (coco-caption), whose "CIDEr" is CIDEr-D. Its words are those of Stanford's
+PTBTokenizer 3.4.1, a Java program; `treebank_words` gives the same words for captions. The option `words` takes another
+function. Each function gives a number for every caption; BLEU of a whole corpus, which is not the mean of its captions,
+is `corpus_bleu`.
 
 The first paper's one-word BLEU and ROUGE, without length penalty and with stems, are in `word_overlap`.
 """
@@ -10,6 +11,7 @@ The first paper's one-word BLEU and ROUGE, without length penalty and with stems
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache
@@ -19,10 +21,47 @@ import numpy as np
 
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError
-from limner.language.treebank_words import treebank_words
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+PUNCTUATION = frozenset("\" '' ' `` ` . ? ! , : - -- ... ;".split())  # noqa: SIM905
+"""The tokens that are left out, as in pycocoevalcap. It lists brackets too, but in upper case, so that they stay."""
+
+BRACKETS = {"(": "-lrb-", ")": "-rrb-", "[": "-lsb-", "]": "-rsb-", "{": "-lcb-", "}": "-rcb-"}
+SPLIT = {
+    each.replace(" ", ""): each.split()
+    for each in ("can not", "gon na", "wan na", "got ta", "gim me", "lem me", "'t is", "'t was")
+}
+"""Words that the treebank writes as two."""
+ABBREVIATIONS = (
+    "mr mrs ms dr prof sr jr st sts mt ft gen col capt lt sgt rev hon gov sen rep co corp inc ltd ave blvd rd dept est "
+    "vs etc al jan feb mar apr jun jul aug sep sept oct nov dec bros assn univ"
+)
+
+_QUOTES = str.maketrans("\u2018\u2019\u201c\u201d\u2013\u2014", "''\"\"--")
+_TOKEN = re.compile(
+    r"(?P<address>https?://\S+|www\.[\w.\-/]+|[\w.\-]+@[\w\-]+\.[\w.\-]+)"
+    r"|(?P<initials>(?:[a-z]\.){2,}(?![a-z])|\b[a-z]\.(?=\s|$))"
+    rf"|(?P<abbreviation>\b(?:{'|'.join(ABBREVIATIONS.split())})\.|\bno\.(?=\s*\d))"
+    r"|(?P<clitic>(?:n't|'(?:s|re|ve|ll|d|m))(?!\w))"
+    r"|(?P<number>\d+(?:[.,:/]\d+)+)"
+    r"|(?P<word>'\d\ds?\b|'t(?:is|was)\b|[^\W_]+?(?=n't\b|'(?:s|re|ve|ll|d|m)\b)|[^\W_]+(?:[-/&'_.][^\W_]+)*\+*)"
+    r"|(?P<mark>[()\[\]{}]|[?!]+|\.{3}|--|\S)"
+)
+
+
+@lru_cache(maxsize=1 << 16)
+def treebank_words(text: str) -> tuple[str, ...]:
+    """The words of a text, in lower case and without punctuation.
+
+    >>> treebank_words("The dogs aren't on the man's black-and-white T-shirt (yet).")
+    ('the', 'dogs', 'are', "n't", 'on', 'the', 'man', "'s", 'black-and-white', 't-shirt', '-lrb-', 'yet', '-rrb-')
+    """
+    lowered = text.translate(_QUOTES).lower()
+    tokens = (BRACKETS.get(piece, piece) for piece in map(re.Match.group, _TOKEN.finditer(lowered)))
+    return tuple(word for token in tokens for word in SPLIT.get(token, (token,)) if word not in PUNCTUATION)
+
 
 Words = Callable[[str], Sequence[Hashable]]
 References = Sequence[Sequence[str]]

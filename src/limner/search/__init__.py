@@ -4,8 +4,7 @@ from limner.search.approximate import Ann
 from limner.search.hits import Hit, Hits
 from limner.search.hybrid import search_words
 from limner.search.index import Index, index, open_index
-from limner.search.index_calibration import calibrate_index, search_sure
-from limner.search.index_correction import keep_correction, kept_correction
+from limner.search.index_statistics import calibrate_index, keep_correction, kept_correction, search_sure
 from limner.search.item_texts import with_captions
 
 __all__ = [

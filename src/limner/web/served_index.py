@@ -164,7 +164,7 @@ class ServedIndex:
     def _promised(self, query: object, k: int, precision: float) -> IndexAnswer:
         """The hits that reach a given precision; the calibration of the index is read once."""
         from limner.search.cut_off import NEIGHBOURS
-        from limner.search.index_calibration import cut_hits
+        from limner.search.index_statistics import cut_hits
 
         calibration, version = self.calibration
         if version != self.index.version:
@@ -203,7 +203,7 @@ class ServedIndex:
     @cached_property
     def calibration(self) -> tuple[Calibration, int]:
         """The calibration of its hits from judged queries, and the version of the index it belongs to."""
-        from limner.search.index_calibration import calibration_of
+        from limner.search.index_statistics import calibration_of
 
         try:
             return calibration_of(self.index), self.index.version

@@ -264,7 +264,7 @@ def _correction(
     """The correction in the form that `index.search` accepts."""
     from limner.scores.correction import CORRECTIONS, Statistics
     from limner.search import kept_correction
-    from limner.search.index_correction import KEPT
+    from limner.search.index_statistics import KEPT
     from limner.search.items import read
 
     if correct == KEPT:

@@ -21,8 +21,7 @@ from limner.core.progress import ProgressLike, as_progress
 from limner.datasets.candidate_captions import JudgedCaptions
 from limner.evaluation.tables import Document, Grid, TableReport, json_ready, percent, shown_p
 from limner.stats import Interval, holm
-from limner.stats.clustered_correlation import COEFFICIENTS, clustered_correlation
-from limner.stats.jackknife import Jackknife
+from limner.stats.jackknife import COEFFICIENTS, Jackknife, clustered_correlation
 
 AGGREGATIONS = ("each", "mean", "median")
 """Every rating counts, with the metric's value repeated; or one number for each caption."""

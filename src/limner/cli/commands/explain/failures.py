@@ -204,7 +204,7 @@ def _save(
     name: str,
 ) -> None:
     import limner
-    from limner.explain.failure_section import shown_failures
+    from limner.explain.failure_classes import shown_failures
 
     with progress(f"evaluating {name}") as task:
         report = limner.evaluate(source, collection, name=name, unretrieved="never", progress=task)

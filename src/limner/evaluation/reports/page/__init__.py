@@ -67,7 +67,7 @@ def render(
         other_reports: Reports of other systems on the same collection, to compare with.
         comparison: An existing comparison; by default one is computed if there are other_reports.
         examples: Number of queries to show with their results, best and worst together; 0 for none.
-        failures: The output of `limner.explain.failure_section.shown_failures`: failures by class, with boxes and
+        failures: The output of `limner.explain.failure_classes.shown_failures`: failures by class, with boxes and
             explanations.
         sliced: The output of `limner.evaluation.slices`: groups of queries compared with the rest.
         baseline: Report of a baseline on the same queries, shown next to the headline.
