@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -196,8 +196,8 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     trained_reports = {name: each for name, each in reports.items() if not needs(name, failed)}
     if options.part is None:
         yield from published_values(trained_reports)
-    yield from gains(trained_reports)
-    yield from image_weights(work, options.seeds)
+    for claim in (*gains(trained_reports), *image_weights(work, options.seeds)):
+        yield replace(claim, claim=f"{claim.claim}{f', {options.part}' if options.part else ''}")
 
 
 def device_of(options: argparse.Namespace) -> str:
