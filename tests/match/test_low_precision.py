@@ -538,16 +538,27 @@ class TestChoice:
         assert share_verified(100, 10_000) == pytest.approx(0.64)  # in tiles
 
     @pytest.mark.parametrize(
-        ("seconds", "loaded", "used"), [(0.1, False, False), (3.0, False, True), (0.1, True, True)]
+        ("seconds", "loaded", "compiled", "used"),
+        [
+            (0.1, False, True, False),
+            (3.0, False, True, True),
+            (3.0, False, False, False),
+            (99.0, False, False, True),
+            (0.1, True, False, True),
+        ],
     )
-    def test_a_short_pass_does_not_load_the_loops(self, scores, seconds, loaded, used, monkeypatch):
+    def test_a_short_pass_does_not_load_or_compile_the_loops(
+        self, scores, seconds, loaded, compiled, used, monkeypatch
+    ):
         work = 300 * 2000 * 64 / parallel_blocks.usable_cores()
+        monkeypatch.setattr(cpu_filter, "is_compiled", lambda module: compiled)
         monkeypatch.setattr(cpu_filter, "seconds_of_float32", lambda d: seconds / work)
         monkeypatch.setattr(cpu_filter, "sys", SimpleNamespace(modules={cpu_filter.LOOPS: None} if loaded else {}))
         assert (cpu_filter.filter_of(scores, lambda *given: 0.0) is not None) == used
 
-    def test_the_name_of_the_loops_is_that_of_a_module(self):
-        assert importlib.import_module(cpu_filter.LOOPS).__name__ == cpu_filter.LOOPS
+    @pytest.mark.parametrize("name", [cpu_filter.LOOPS, cpu_filter.COMPILED])
+    def test_the_name_of_the_loops_is_that_of_a_module(self, name):
+        assert importlib.import_module(name).__name__ == name
 
     def test_the_share_of_a_product_is_measured(self, monkeypatch):
         monkeypatch.setattr(int8_products, "Int8", Emulated)

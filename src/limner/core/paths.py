@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import importlib.util
 import json
 import os
 import re
@@ -363,6 +364,17 @@ def _can_cache() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def is_compiled(module: str) -> bool:
+    """Whether compiled code of a module is in the cache, so that it only has to be loaded; does not load numba."""
+    named, spec = os.environ.get("NUMBA_CACHE_DIR"), importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        return False
+    source, user = Path(spec.origin), os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    shared = [source.parent / "__pycache__", Path(user) / "numba", private_folder()]
+    folders = [Path(named)] if named else [folder for folder in shared if folder is not None]
+    return any(next(folder.glob(f"**/{source.stem}.*.nbi"), None) for folder in folders)
 
 
 @cache

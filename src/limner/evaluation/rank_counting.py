@@ -17,6 +17,7 @@ from limner.core.judgements import Judgements
 from limner.core.progress import Progress
 from limner.core.ranking import Ranking
 from limner.scores import Scores
+from limner.scores.array_kernels import count_in_best
 from limner.scores.base import Best
 from limner.scores.lowprecision import NO_POOLS, ProductBlock, Ranked, share_verified
 from limner.scores.parallel_blocks import Block, PairScores, kernels
@@ -284,16 +285,12 @@ class _Counter:
 
     def _in_best(self, start: int, scores: Block, best: Kept) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """What the best of a block decide: counts and depths of its positives; indptr and numbers of the others."""
-        from limner.scores.block_kernels import count_in_best
-
         stop = start + len(best[0])
         part, indptr = self.part(start, stop), self.indptr[start : stop + 1] - self.indptr[start]
-        counts, depths = np.empty((len(scores), 3), np.int64), np.empty(len(scores), np.int64)
         pools = (NONE, NONE) if self.pools is None else (self.pools[start:stop], self.pool_of)
         positives = indptr, self.columns[part], scores, self.depths[part], self.requests[part]
-        ends, left = np.empty_like(indptr), np.empty_like(depths)
-        count_in_best(*best, positives, pools, counts, depths, ends, left)
-        return counts, depths, ends, left[: ends[-1]]
+        counts, depths, left = count_in_best(*best, positives, pools)
+        return counts, depths, np.searchsorted(left, indptr), left
 
     def from_products(self, products: ProductBlock, scores: Float32, best: Kept | None) -> _Open | None:
         """Like `count_beyond`, from low-precision products; None if they leave too many pairs undecided."""
@@ -340,12 +337,10 @@ class _Counter:
 
     def count_piece(self, start: int, low: int, block: Block, scores: Block) -> IntArray:
         """Like `count`, for the columns of a piece that begins at `low`."""
-        from limner.scores.block_kernels import count_against
-
         part = self.part(start, start + len(block))
         indptr = self.indptr[start : start + len(block) + 1] - part.start
         counts = np.zeros((part.stop - part.start, 3), dtype=np.int64)
-        count_against(block, indptr, scores[part], self.columns[part] - low, counts)
+        kernels(block).count_against(block, indptr, scores[part], self.columns[part] - low, counts)
         return counts
 
     def answers(self, source: Scores, counted: IntArray) -> dict[int, IntArray]:

@@ -17,8 +17,6 @@ _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 
 FEW = 24  # up to this many best are inserted one by one; for more, a lower bound first rules out most values
 GROUPS, BISECTIONS = 4, 12  # groups per best value, and steps, for that bound
-NEVER = (2**63 - 1) // 4
-"""The depth of a positive whose rank is needed in any case, and the count of one that is given up."""
 
 
 @_jit
@@ -274,62 +272,6 @@ def count_against(block, indptr, scores, places, counts):  # type: ignore[no-unt
             if counts[p, 1] and not alone:
                 for i in range(min(max(places[p], 0), width)):
                     counts[p, 2] += row[i] == scores[p]
-
-
-@_jit
-def _needed(scores, requests, depths, out):  # type: ignore[no-untyped-def]
-    """The depths of a row's positives: none for the best of every request, and those with the same score."""
-    out[:] = depths
-    every = np.uint64(0)
-    for p in range(scores.shape[0]):
-        every |= requests[p]
-    while every:
-        bit, best = every & (~every + np.uint64(1)), -np.inf
-        every &= ~bit
-        for p in range(scores.shape[0]):
-            if requests[p] & bit and scores[p] > best:
-                best = scores[p]
-        for p in range(scores.shape[0]):
-            if requests[p] & bit and scores[p] == best:
-                out[p] = NEVER
-
-
-@_jit
-def count_in_best(indices, best, positives, pools, counts, depths, ends, left):  # type: ignore[no-untyped-def]
-    """Counts the candidates above and equal to the positives that are above the last of the best; most of them are.
-
-    Args:
-        indices: The best candidates of every row, (rows, k); k may be 0.
-        best: Their scores. All candidates that are above the last are among them.
-        positives: indptr (positives of row r are `indptr[r]:indptr[r + 1]`), their columns, scores and depths, and the
-            requests (as bits) that depend on the best of them. Any other with so many candidates above it is given up.
-        pools: The pool of every row, and of every column; empty if all columns count.
-        counts: Output, (positives, 3): above, equal (itself included), equal before it; `NEVER` above if given up, and
-            0, 1, 0 for those that are left.
-        depths: Output, the depth of each positive; `NEVER` if it is needed in any case.
-        ends: Output, indptr of the positives that have still to be counted.
-        left: Output, the numbers of these.
-    """
-    (indptr, columns, scores, exact, requests), (own_pool, pool_of), k = positives, pools, indices.shape[1]
-    ends[0] = filled = 0
-    for r in range(indices.shape[0]):
-        own_positives = slice(indptr[r], indptr[r + 1])
-        _needed(scores[own_positives], requests[own_positives], exact[own_positives], depths[own_positives])
-        for p in range(own_positives.start, own_positives.stop):
-            n_above, equal, before = 0, 0, 0
-            for n in range(k):
-                if best[r, n] >= scores[p] and (not own_pool.shape[0] or pool_of[indices[r, n]] == own_pool[r]):
-                    n_above += best[r, n] > scores[p]
-                    equal += best[r, n] == scores[p]
-                    before += best[r, n] == scores[p] and indices[r, n] < columns[p]
-            if n_above >= depths[p]:
-                n_above, equal, before = NEVER, 1, 0
-            elif k == 0 or not scores[p] > best[r, k - 1]:
-                n_above, equal, before = 0, 1, 0
-                left[filled] = p
-                filled += 1
-            counts[p, 0], counts[p, 1], counts[p, 2] = n_above, equal, before
-        ends[r + 1] = filled
 
 
 @_jit

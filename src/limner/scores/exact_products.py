@@ -95,7 +95,7 @@ def sum_ends(dimensions: int) -> npt.NDArray[np.int64]:
     from limner.scores.pair_kernels import scores_of
 
     rng, every = np.random.default_rng(0), np.arange(TILE_COLUMNS)
-    rows, columns = _uneven(rng, TILE_ROWS, dimensions), _uneven(rng, TILE_COLUMNS, dimensions)
+    rows, columns = (read_only(_uneven(rng, count, dimensions)) for count in (TILE_ROWS, TILE_COLUMNS))
     with one_thread_per_product():
         reference = np.matmul(rows, columns.T)
 
@@ -126,6 +126,12 @@ def _ends(dimensions: int, part: int, unit: int) -> tuple[int, ...]:
 def _uneven(rng: np.random.Generator, count: int, dimensions: int) -> Float32:
     size = count, dimensions
     return np.ldexp(rng.standard_normal(size, dtype=np.float32), rng.integers(-6, 7, size, dtype=np.int32))
+
+
+def read_only(vectors: Float32) -> Float32:
+    """The same vectors, which nobody may change: numba would compile a loop a second time for writable arrays."""
+    vectors.flags.writeable = False
+    return vectors
 
 
 def _tiled(rows: Float32, columns: Float32, shape: Shape) -> Float32:
@@ -271,7 +277,7 @@ def pair_by_pair(scores: Products, rows: Int64, columns: Int64, workers: int | N
     def work(low: int) -> None:
         high = min(low + TILE_ROWS, len(distinct))
         span = slice(indptr[low], indptr[high])
-        vectors = scores.query_vectors.matrix[distinct[low:high]]
+        vectors = read_only(scores.query_vectors.matrix[distinct[low:high]])
         theirs = indptr[low : high + 1] - indptr[low], listed[span], scores.sum_ends, products[span]
         scores_of_lists(vectors, scores.candidate_vectors.matrix, *theirs)
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import cache, reduce
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
@@ -157,12 +158,27 @@ def on_host(block: object) -> Array:
     return block if isinstance(block, np.ndarray) else np.asarray(kernels(block).on_host(block))
 
 
-def kernels(block: object) -> ModuleType:
-    """The loops for a block: compiled loops for an array, torch for a tensor."""
-    if isinstance(block, np.ndarray):
-        from limner.scores import block_kernels as _kernels
+COMPILED = "limner.scores.block_kernels"
+MANY = 1 << 32
+"""A pass over so many scores loads the compiled loops: in a shorter one they save less than loading them takes."""
 
-        return _kernels
+
+def load_loops(scores: int) -> None:
+    """Loads the compiled loops if a pass over so many scores gains by them."""
+    if scores >= MANY:
+        import_module(COMPILED)
+
+
+def kernels(block: object) -> ModuleType:
+    """The loops for a block: torch for a tensor; for an array compiled loops where they are loaded, else numpy."""
+    if isinstance(block, np.ndarray):
+        if COMPILED in sys.modules:
+            from limner.scores import block_kernels as _compiled  # waits for a thread that is loading it
+
+            return _compiled
+        from limner.scores import array_kernels as _arrays
+
+        return _arrays
     from limner.scores import torch_kernels as _cuda
 
     return _cuda

@@ -36,6 +36,7 @@ from limner.scores.parallel_blocks import (
     Result,
     counted,
     fill,
+    load_loops,
     threads,
     usable_cores,
 )
@@ -121,6 +122,7 @@ class VectorScores(Scores):
         request = request_of(consume) if min(self.shape) >= FILTERED else None
         if request is not None and (by_filter := self.filter(workers, request)):
             return cast(Iterator[Result], by_filter.stream(request, workers=workers, progress=progress))
+        load_loops(self.shape[0] * self.shape[1])
         pieces = (
             None
             if self.may_overflow

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Float32
+from limner.core.paths import is_compiled
 from limner.core.progress import ProgressLike, as_progress
 from limner.scores.base import LARGEST, Best
 from limner.scores.exact_products import Pairs, Products
@@ -50,7 +51,11 @@ LOADING = 1.0
 """A pass must take so many seconds before the loops of the filter are loaded for it, which takes 0.2 to 0.4 seconds.
 
 What an earlier pass or the program has loaded is used anyway."""
+COMPILING = 45.0
+"""A pass must take so many seconds before the loops are compiled for it, which takes about 20 seconds on one core."""
 LOOPS = "limner.scores.lowprecision.filter_kernels"
+COMPILED = "limner.scores.lowprecision.ordered_kernels"
+"""The loops that take longest to compile; they are in the cache if all are."""
 GAIN = 0.6
 """The low-precision product and what is verified may take at most this share of the time of the float32 product."""
 PROBED = 32
@@ -78,14 +83,21 @@ def fits(scores: Products) -> bool:
 def saves_time(scores: Products, verified: Verified) -> bool:
     """Whether int8 products take less time than float32 ones, with what has to be verified, on this CPU."""
     (n, m), d = scores.shape, _rounded_up(scores.query_vectors.dim)
-    if n * m * d < LEAST or n < TILE_ROWS or m < TILE_COLUMNS or not has_units():
+    if n * m * d < LEAST or n < TILE_ROWS or m < TILE_COLUMNS:
         return False
-    if LOOPS not in sys.modules and n * m * d * seconds_of_float32(d) / usable_cores() < LOADING:
+    if LOOPS not in sys.modules and _too_short(n * m * d * seconds_of_float32(d) / usable_cores()):
+        return False
+    if not has_units():
         return False
     verification = verified(m, scores.query_vectors.dim if len(scores.sum_ends) else None)
     if verification > GAIN:  # nothing has to be measured
         return False
     return product_share(d) + verification <= GAIN and keeps_bound(scores.query_vectors.dim)
+
+
+def _too_short(seconds: float) -> bool:
+    """Whether a pass of so many seconds is too short to load the loops, or to compile them if nobody has."""
+    return seconds < LOADING or (seconds < COMPILING and not is_compiled(COMPILED))
 
 
 def _rounded_up(dimensions: int) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from limner.core.paths import compiled
-from limner.scores.block_kernels import NEVER
+from limner.scores.array_kernels import NEVER
 from limner.scores.lowprecision.filter_kernels import GROUP
 from limner.scores.pair_kernels import ROWS, products_of, scores_of
 
@@ -181,7 +181,8 @@ def bounded(vectors, closeness, columns, lowest, highest):  # type: ignore[no-un
     (query, candidates, ends), (close_query, close_candidate, tiny) = vectors, closeness
     if ends.shape[0]:
         scores_of(query, candidates, columns, ends, lowest)
-        highest[: columns.shape[0]] = lowest[: columns.shape[0]]
+        for n in range(columns.shape[0]):  # a loop: numba takes three seconds to compile the copy of a slice
+            highest[n] = lowest[n]
         return
     products_of(query, candidates, columns, lowest)
     for n in range(columns.shape[0]):
@@ -309,7 +310,9 @@ HIGHEST = 2**15 - 1
 @_jit
 def _kth(tops, k):  # type: ignore[no-untyped-def]
     """The k-th highest of some numbers, by bisection; k is at most their number."""
-    low, high = np.int64(tops.min()), np.int64(tops.max())
+    low = high = np.int64(tops[0])
+    for g in range(tops.shape[0]):  # a loop: numba's min and max take a second to compile
+        low, high = min(low, np.int64(tops[g])), max(high, np.int64(tops[g]))
     while low < high:
         middle = (low + high + 1) >> 1
         if many_reach(tops, np.int16(middle)) >= k:
