@@ -62,9 +62,9 @@ def _best(block: Array, bound: Array, k: int) -> tuple[IntArray, Array]:
 
 def count_one(values: Array, score: float, place: int) -> tuple[int, int, int]:
     """Counts the values above `score`, equal to it, and equal at a lower position."""
-    equal = np.count_nonzero(values == score)
-    before = np.count_nonzero(values[:place] == score) if equal > 1 else 0
-    return np.count_nonzero(values > score), equal, before
+    equal = int(np.count_nonzero(values == score))
+    before = int(np.count_nonzero(values[:place] == score)) if equal > 1 else 0
+    return int(np.count_nonzero(values > score)), equal, before
 
 
 def count_all(block: Array, indptr: IntArray, columns: IntArray, counts: IntArray) -> None:
@@ -112,7 +112,7 @@ def first_beyond(block: Array, limit: float) -> tuple[int, int]:
 
 
 def count_in_best(
-    indices: IntArray,
+    indices: npt.NDArray[np.integer],
     best: Array,
     positives: tuple[IntArray, IntArray, Array, IntArray, npt.NDArray[np.uint64]],
     pools: Pools,
