@@ -7,13 +7,17 @@ address with the most connections. A connection whose request is being processed
 
 Connections are counted where they are accepted (`Gate`), and their steps are noted around the application
 (`Connections.watch`), so any ASGI server that accepts from a given socket will do.
+
+The settings of uvicorn cover the time between two requests (`timeout_keep_alive`) and the size of a head
+(`h11_max_incomplete_event_size`). They set no time for a handshake, a first request, a body, or the reading of a
+response. `limit_concurrency` answers 503 to everybody as long as enough connections are open, so that silent clients
+shut the others out.
 """
 
 from __future__ import annotations
 
 import errno
 import heapq
-import os
 import socket
 import time
 from collections import Counter, deque
@@ -38,7 +42,6 @@ DESCRIPTORS = 4096
 """The file descriptor limit to request."""
 SELECTABLE = 400
 """Maximum number of connections where the event loop can watch only 512 sockets."""
-_FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 Step = Literal["first", "body", "next", "server"]
@@ -228,46 +231,20 @@ class _Request:
 
 
 class Gate(socket.socket):
-    """A listening socket that counts connections.
-
-    Running out of file descriptors is not an error here: a waiting client is dropped.
-    """
+    """A listening socket that counts connections, and accepts only as many as there are file descriptors for."""
 
     connections: Connections
-    _spare: int
 
     def accept(self) -> tuple[socket.socket, object]:
         """The next connection; if it had to be refused, raises as if there were none."""
         if self.connections.closing >= BURST:
             raise BlockingIOError(errno.EAGAIN, "others have to be closed first")
-        try:
-            connection, address = super().accept()
-        except OSError as error:
-            if error.errno not in _FULL:
-                raise
-            if not self.connections.drop_some():
-                self._drain()
-            raise BlockingIOError(errno.EAGAIN, "no file descriptor is free") from error
+        connection, address = super().accept()
         if not self.connections.make_room():
             _turn_away(connection)
             raise BlockingIOError(errno.EAGAIN, "every connection is active")
         self.connections.accepted(connection, (str(address[0]), int(address[1])))
         return connection, address
-
-    def _drain(self) -> None:
-        """Closes the next connection, using the file descriptor reserved for this."""
-        os.close(self._spare)
-        try:
-            with suppress(OSError):
-                _turn_away(super().accept()[0])
-        finally:
-            self._spare = os.open(os.devnull, os.O_RDONLY)
-
-    def close(self) -> None:
-        """Closes the socket and the reserved file descriptor."""
-        if self.fileno() >= 0:
-            os.close(self._spare)
-        super().close()
 
 
 def _turn_away(connection: socket.socket) -> None:
@@ -281,7 +258,7 @@ def listen(host: str, port: int, connections: Connections) -> Gate:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With an explicit protocol, the event loop sends small responses at once; otherwise each waits 40 ms.
     gate = Gate(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    gate.connections, gate._spare = connections, os.open(os.devnull, os.O_RDONLY)
+    gate.connections = connections
     gate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         gate.bind((host, port))
