@@ -8,6 +8,8 @@ promised precision on the same draw with all answers there (the usual way), and 
 of the query's scores for all collections, set once to give the promise on the first. A third of the images are the
 bank and propose, in one of 4 or 20 random ways; the precision is that over the others.
 
+The same with sets: a query shows its three best hits or none, and the promise is that one of them is right.
+
 A promise for which no calibration finds a cut-off is out of reach: that says nothing about how well it is kept, and
 counts as a miss.
 
@@ -24,6 +26,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import limner
 from claims import Claim, log, main, set_part
 from limner.core.judgements import Judgements
-from limner.search.cut_off import calibrate, judged_queries
+from limner.search.cut_off import calibrate, confidence_of_sets, judged_queries
 from limner.stats import precision_threshold
 from limner.stats.selective import Answers
 from limner.systems.hold_out import outside
@@ -43,6 +46,8 @@ CLIP, ANSWERED = "Unsplash, CLIP", {0.7: 30, 0.9: 15}
 """The share of the queries of a real system that each promise is to answer, in percent."""
 BANKS = 20
 """Random thirds of the images as banks, a fifth as many for many queries; calibrations take them in turn."""
+SET = 3
+"""The size of a set of hits of which one is to be right."""
 ABSENT, K, DRAWS, USUAL = 0.2, 10, 1000, 100
 IMAGES = 500
 """Images of a simulated collection, and of each sample from it."""
@@ -215,6 +220,9 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
                 for kind, each, threshold in zip(("cosine", "z-score"), plain_populations, fixed[promise], strict=True)
             )
             yield from calibrations(name, populations, promise, draws, note_end)
+        sets = [Population(each.sets(SET, partial(confidence_of_sets, "sum"))) for each in answers]
+        for promise in PROMISES:
+            yield from calibrations(f"{name}, one of {SET} right", sets, promise, draws, "")
 
 
 def run_uneven(draws: int) -> Iterator[Claim]:

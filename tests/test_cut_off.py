@@ -11,7 +11,7 @@ import limner
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.search import calibrate_index, index, search_sure
-from limner.search.cut_off import Calibration, calibrate
+from limner.search.cut_off import Calibration, calibrate, confidence_of_sets
 from limner.search.index_statistics import calibration_of
 from limner.stats import precision_threshold
 from limner.stats.selective import Answers, _cluster_gains, _drawn, precision_within_reach
@@ -281,6 +281,41 @@ def test_removing_the_answers_equals_searching_without_them(searched):
             assert got[place, :20] == pytest.approx(expected, abs=1e-4)
 
 
+def slow_set_confidence(kind, confidences):
+    return max(confidences) if kind == "best" else float(np.log(sum(np.exp(confidences))))
+
+
+@pytest.mark.parametrize("kind", ["best", "sum"])
+def test_a_set_is_right_if_one_of_its_hits_is(searched, kind):
+    items_index, queries, pairs = searched
+    answers = calibrate(items_index.scores(queries), pairs).answers
+    sets = answers.sets(3, lambda confidences: confidence_of_sets(kind, confidences))
+    for row in range(0, len(answers.confidence), 7):
+        assert sets.confidence[row] == pytest.approx([slow_set_confidence(kind, answers.confidence[row, :3])])
+        assert sets.without[row] == pytest.approx([slow_set_confidence(kind, answers.without[row, :3])])
+        assert bool(sets.right[row, 0]) == any(answers.right[row, :3])
+    assert np.array_equal(sets.clusters, answers.clusters) and np.array_equal(sets.proposing, answers.proposing)
+
+
+def test_sets_are_shown_whole_or_not_at_all_and_answer_more(searched):
+    items_index, queries, _ = searched
+    calibration = calibration_of(items_index)
+    single, sets = calibration.cut_off(0.9, k=3), calibration.cut_off(0.9, k=3, one_right=True)
+    assert sets.threshold.answered >= single.threshold.answered and sets.as_dict()["sets"] in ("best", "sum")
+    assert "have a right one among the 3 shown" in str(sets) and single.as_dict()["sets"] is None
+    some = queries.subset(queries.ids[:80])
+    hits = search_sure(items_index, some, k=3, precision=0.9, one_right=True)
+    listed = [[hit.id for hit in hits[query]] for query in hits.queries.ids]
+    assert {len(ids) for ids in listed} <= {0, 3}
+    shown = [f"i{query[1:]}" in ids for query, ids in zip(hits.queries.ids, listed, strict=True) if ids]
+    assert len(shown) > 20 and np.mean(shown) >= 0.9
+    plain = items_index.search(some, 10, exact=True)
+    for query, ids in zip(hits.queries.ids, listed, strict=True):
+        confidences = calibration.confidences([h.id for h in plain[query]], [h.score for h in plain[query]])
+        above = slow_set_confidence(sets.sets, confidences[:3]) >= sets.threshold.value
+        assert ids == ([hit.id for hit in plain[query]][:3] if above else [])
+
+
 def test_a_changed_or_uncalibrated_index_says_so(tmp_path):
     pytest.importorskip("lancedb")
     rng = np.random.default_rng(6)
@@ -369,6 +404,10 @@ def test_at_the_shell(tmp_path, monkeypatch):
     hits = json.loads(run(*words, "--precision", "0.9", "--json").stdout)
     assert [(hit["query_value"], hit["id"]) for hit in hits["hits"]] == [("caption 4", "4.png")]
     assert "nothing here matches" in run(*words, "--precision", "0.9").stdout
+    together = run(*words, "--precision", "0.9", "-O", "one_right=true", "--json")
+    assert [hit["query_value"] for hit in json.loads(together.stdout)["hits"]] == ["caption 4"] * 3
+    assert "give --precision too" in run(*words, "-O", "one_right=true", status=2).output
+    assert "expected true or false" in run(*words, "--precision", "0.9", "-O", "one_right=3", status=2).output
     assert "leave out --correct" in run(*words, "--precision", "0.9", "--approximate", status=2).output
 
 

@@ -65,7 +65,7 @@ COMMAND_OPTIONS = {
     "probe": ("images", "corpus", "train_on", "cases", "seed"),
     "report": ("figure", "width", "dataset", "task", "measure", "view"),
     "rerank": ("features", "keep_rest", "weight"),
-    "search": ("features", "bank", "version"),
+    "search": ("features", "bank", "version", "one_right"),
     "serve": ("features",),
     "slices": ("min_size", "control"),
     "uncertainty": ("bins",),

@@ -8,6 +8,10 @@ CSLS. Two confidences are made of it (`confidences_of`): the CSLS score, and the
 softmax, which is small where other hits score nearly as high. A third of the judged images are the bank, choose between
 the two and propose thresholds; the others test them, with and without their answers
 (`limner.stats.precision_threshold`). An unjudged answer counts as wrong, so the true precision can only be higher.
+
+With `one_right`, the hits of a query are shown together or not at all, and a set is right if one of its hits is. The
+confidence of a set is that of its best hit, or the logarithm of the sum of their exponentials: with shares, the share
+of the whole set.
 """
 
 from __future__ import annotations
@@ -43,6 +47,7 @@ BANK_SHARE = 3
 PROMISES = (0.5, 0.7, 0.9)
 """The precisions by which the confidence is chosen."""
 Confidence = Literal["csls", "share"]
+SetConfidence = Literal["best", "sum"]
 ABSENT = 0.2
 """The default share of queries without an answer that a guarantee allows for."""
 
@@ -57,25 +62,37 @@ class CutOff:
     Args:
         threshold: The lowest confidence, and what it guarantees.
         k: The length of the lists that it applies to.
+        sets: How the confidence of the k hits together is computed (`confidence_of_sets`), if they are shown together
+            and one of them is right; None if each hit has its own.
     """
 
     threshold: Threshold
     k: int
+    sets: SetConfidence | None = None
 
     def __str__(self) -> str:
         """The guarantee as a sentence."""
         cut = self.threshold
         each = f", at most {cut.largest:,} of one image" if cut.largest > 1 else ""
         right, level, absent = (f"{100 * share:g}%" for share in (cut.precision, cut.level, cut.absent))
+        promise = f"at least {right} of what is shown is right, on average over the queries that get an answer"
+        if self.sets is not None:
+            promise = f"of the queries that get an answer, at least {right} have a right one among the {self.k} shown"
         return (
-            f"at least {right} of what is shown is right, on average over the queries that get an answer "
-            f"(confidence {level}, for queries drawn like the judged ones{each}, if at most {absent} "
+            f"{promise} (confidence {level}, for queries drawn like the judged ones{each}, if at most {absent} "
             f"have no match here; {cut.answered:.0%} of the judged ones that test it are answered)"
         )
 
     def as_dict(self) -> dict[str, object]:
         """The cut-off as plain values."""
-        return {**asdict(self.threshold), "k": self.k}
+        return {**asdict(self.threshold), "k": self.k, "sets": self.sets}
+
+    def reached(self, confidences: FloatArray) -> Array:
+        """The positions of the hits of a query that are shown, from the confidences of its best."""
+        first, threshold = confidences[: self.k], float(self.threshold.value or 0)
+        if self.sets is None:
+            return np.flatnonzero(first >= threshold)
+        return np.arange(len(first)) if confidence_of_sets(self.sets, first[None])[0] >= threshold else np.arange(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +113,9 @@ class Calibration:
     confidence: Confidence = "csls"
     spread: float = 1.0
 
-    def cut_off(self, precision: float, *, k: int = 10, level: float = 0.95, lowest: float = 0.0) -> CutOff:
+    def cut_off(
+        self, precision: float, *, k: int = 10, level: float = 0.95, lowest: float = 0.0, one_right: bool = False
+    ) -> CutOff:
         """The cut-off that guarantees a precision; raises an error if there is none.
 
         Args:
@@ -104,12 +123,14 @@ class Calibration:
             k: Number of answers of a query.
             level: The confidence of the guarantee.
             lowest: The lowest precision that can be asked for; the error proposes none below it.
+            one_right: Whether the k answers are shown together, and it is enough that one of them is right.
         """
         from limner.stats.selective import precision_threshold, precision_within_reach
 
         if not 1 <= k <= DEPTH:
             raise LimnerError(f"a cut-off for the {k} best: expected 1 to {DEPTH}")
-        answers = self.answers.first(k)
+        sets = self._best_sets(k, precision) if one_right else None
+        answers = self.answers.first(k) if sets is None else self._sets(k, sets)
         threshold = precision_threshold(answers, precision=precision, absent=self.absent, level=level)
         if threshold.value is None:
             reach = precision_within_reach(answers, absent=self.absent, level=level)
@@ -121,7 +142,15 @@ class Calibration:
                 f"{threshold.clusters:,} judged {unit} to test it{_uneven(answers)}: {best} within reach; {advice}"
                 "judge more queries, or use a better system"
             )
-        return CutOff(threshold, k)
+        return CutOff(threshold, k, sets)
+
+    def _best_sets(self, k: int, precision: float) -> SetConfidence:
+        """The confidence of sets by which the bank answers more."""
+        kinds: tuple[SetConfidence, ...] = ("sum", "best")
+        return max(kinds, key=lambda kind: self._sets(k, kind).proposed_answered(precision, absent=self.absent))
+
+    def _sets(self, k: int, sets: SetConfidence) -> Answers:
+        return self.answers.sets(k, lambda confidences: confidence_of_sets(sets, confidences))
 
     def rule(self, cut_off: CutOff, ids: Sequence[str]) -> dict[str, object]:
         """The cut-off as JSON, to apply to the same vectors in another search engine.
@@ -164,15 +193,14 @@ class Calibration:
         return self.above_cut_off(ids, np.asarray(ranking.scores)[row, : len(places)], cut_off)
 
     def above_cut_off(self, ids: Sequence[str], scores: FloatArray, cut_off: CutOff) -> Array:
-        """The positions of the hits of one query that are above the cut-off, among its k best.
+        """The positions of the hits of one query that are shown, among its k best.
 
         Args:
             ids: At least its ten best hits, best first.
             scores: Their scores.
             cut_off: The result of `cut_off`.
         """
-        confidences = self.confidences(ids, scores)[: cut_off.k]
-        return np.flatnonzero(confidences >= float(cut_off.threshold.value or 0))
+        return cut_off.reached(self.confidences(ids, scores))
 
 
 def _uneven(answers: Answers) -> str:
@@ -380,3 +408,14 @@ def confidences_of(
     highest = np.where(np.isfinite(highest), highest, 0.0)
     total = np.exp(best - highest).sum(axis=1, keepdims=True)
     return np.where(counted, scaled - highest - np.log(np.maximum(total, np.finfo(np.float64).tiny)), -np.inf)
+
+
+def confidence_of_sets(kind: SetConfidence, confidences: FloatArray) -> FloatArray:
+    """The confidence that one of several hits is right, for each row of hits.
+
+    >>> confidence_of_sets("best", np.array([[-1.0, -2.0]])), confidence_of_sets("sum", np.log([[0.5, 0.25]]))
+    (array([-1.]), array([-0.28768207]))
+    """
+    if kind == "best":
+        return np.asarray(confidences.max(axis=1, initial=-np.inf))
+    return np.asarray(np.logaddexp.reduce(confidences, axis=1))

@@ -69,6 +69,7 @@ def search_sure(
     *,
     precision: float,
     level: float = 0.95,
+    one_right: bool = False,
     progress: ProgressLike = None,
 ) -> Hits:
     """Searches an index and returns only hits with a guaranteed precision; a query without a match gets none.
@@ -79,10 +80,11 @@ def search_sure(
         k: Maximum number of hits per query.
         precision: The precision to guarantee.
         level: The probability that the guarantee holds.
+        one_right: Whether a query gets all its k hits or none, and it is enough that one of them is right.
         progress: Called with (rows done, rows in total).
     """
     calibration = calibration_of(index)
-    cut_off = calibration.cut_off(precision, k=k, level=level)
+    cut_off = calibration.cut_off(precision, k=k, level=level, one_right=one_right)
     return cut_hits(calibration, cut_off, index.search(queries, max(k, NEIGHBOURS), exact=True, progress=progress))
 
 

@@ -24,6 +24,7 @@ clusters of at most that size, and larger ones do not take part in the test.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -102,6 +103,17 @@ class Answers:
     def first(self, k: int) -> Answers:
         """The same lists, cut after k answers."""
         return replace(self, confidence=self.confidence[:, :k], right=self.right[:, :k], without=self.without[:, :k])
+
+    def sets(self, k: int, confidence: Callable[[Matrix], Vector]) -> Answers:
+        """Each list as one answer, its first k together, which is right if any of them is.
+
+        Args:
+            k: The number of answers in a set.
+            confidence: Computes the confidence of each set from those of its answers, one row per set.
+        """
+        first = self.first(k)
+        together = (confidence(first.confidence)[:, None], first.right.any(axis=1, keepdims=True))
+        return replace(self, confidence=together[0], right=together[1], without=confidence(first.without)[:, None])
 
     def take(self, rows: npt.NDArray[np.bool_ | np.integer]) -> Answers:
         """The answers of some of the queries."""

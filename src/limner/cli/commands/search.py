@@ -24,6 +24,7 @@ from limner.cli.options import (
     out_word,
     refuse_ending,
     saved,
+    switch,
     text_option,
     whole_numbers,
     word,
@@ -82,7 +83,8 @@ Model = Annotated[str | None, word("The model.", "--model", show_default="that o
 Option = Annotated[
     list[str] | None,
     word(
-        "Of the correction: -O k=10 -O bank=FILE (queries or vectors); -O version=N of the index.",
+        "Of the correction: -O k=10 -O bank=FILE (queries or vectors). -O version=N of the index. With --precision, "
+        "-O one_right=true: one of the hits shown is right.",
         "--option",
         "-O",
         metavar="NAME=VALUE",
@@ -132,6 +134,7 @@ def search(
       $ limner search pictures.index "a cat" --correct csls -O bank=captions.txt -o bank.npz
       $ limner search pictures.index "a dog" --correct bank.npz
       $ limner search pictures.index "a dog" --precision 0.9
+      $ limner search pictures.index "a dog" -k 3 --precision 0.9 -O one_right=true
       $ limner search pictures.index "dog -beach" --by hybrid --where split=test
     """
     from limner.core.collection import Items
@@ -141,7 +144,7 @@ def search(
 
     own, correction_options = command_options(option, "search")
     whole_numbers(own, version=1)
-    features = text_option(own, "features")
+    features, one_right = text_option(own, "features"), switch(own, "one_right")
     bank = Path(str(own["bank"])) if "bank" in own else None
     statistics, files = by_ending(save, ".npz")
     refuse_ending(files, ENDINGS, "list of hits")
@@ -153,6 +156,8 @@ def search(
     encodes = _is_encoded(parts[0], bank) and by != "words"
     if features and not encodes:
         raise typer.BadParameter("-O features is for images that a model encodes: these queries are already vectors")
+    if one_right and precision is None:
+        raise typer.BadParameter("-O one_right is what --precision promises: give --precision too")
     if cluster and correct is None:
         raise typer.BadParameter("--cluster is for --correct: a plain search runs on this machine")
     version = own.get("version")
@@ -167,7 +172,7 @@ def search(
             if by_words:
                 hits = search_words(index, query, k, by=by, where=filters or (), literal=not text, progress=step)
             elif precision is not None:
-                hits = search_sure(index, query, k, precision=precision, progress=step)
+                hits = search_sure(index, query, k, precision=precision, one_right=one_right, progress=step)
             else:
                 hits = index.search(query, k, exact=_exactly(exact, approximate), progress=step, **correction)
     saved([hits.save(file) for file in files])
