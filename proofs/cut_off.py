@@ -14,8 +14,8 @@ A promise for which no calibration finds a cut-off is out of reach: that says no
 counts as a miss.
 
 Systems: "histograms" is limner's small model; "captions" scores an image by its other captions (TF-IDF); the simulated
-one is the truth with noise; "CLIP" are stored vectors of CLIP ViT-B/32. Flickr8k and CLIP's vectors are used where
-LIMNER_DATA has them. With `--uneven` the collections are simulated: images have different numbers of queries, and the
+one is the truth with noise; "CLIP" are stored vectors of CLIP ViT-B/32. Flickr8k, COCO and CLIP's vectors are used
+where LIMNER_DATA has them. With `--uneven` the collections are simulated: images have different numbers of queries, and the
 more queries an image has, the vaguer they are, so that a precision over images is far above that over queries.
 """
 
@@ -49,6 +49,8 @@ BANKS = 20
 SET = 3
 """The size of a set of hits of which one is to be right."""
 ABSENT, K, DRAWS, USUAL = 0.2, 10, 1000, 100
+FOLD = 1000
+"""Images of COCO's test split: the first of the five usual folds."""
 IMAGES = 500
 """Images of a simulated collection, and of each sample from it."""
 SIZES = {
@@ -106,6 +108,11 @@ def collections(quick: bool) -> Iterator[tuple[str, list[Answers], Answers, Answ
         tested = photographs.restrict([*photographs.dev.images.ids, *photographs.test.images.ids])
         scores = limner.Scores.from_matrix(by_captions(tested), tested.texts.ids, tested.images.ids)
         yield "Flickr8k by captions", *text_query_answers(scores, tested)
+    if (data / "coco").is_dir() and not quick:
+        photographs = limner.load(f"coco-5k:{data / 'coco'}")
+        tested = photographs.restrict(photographs.images.ids[:FOLD])
+        scores = limner.Scores.from_matrix(by_captions(tested), tested.texts.ids, tested.images.ids)
+        yield "COCO by captions, judged by CxC and ECCV Caption", *text_query_answers(scores, tested)
     if (data / "clip-unsplash500").is_dir() and not quick:
         texts, images = (np.load(data / f"clip-unsplash500/{side}_embeddings.npy") for side in ("text", "image"))
         pairs = Judgements.from_pairs((i, i) for i in range(len(texts)))
