@@ -15,8 +15,8 @@ counts as a miss.
 
 Systems: "histograms" is limner's small model; "captions" scores an image by its other captions (TF-IDF); the simulated
 one is the truth with noise; "CLIP" are stored vectors of CLIP ViT-B/32. Flickr8k, COCO and CLIP's vectors are used
-where LIMNER_DATA has them. With `--uneven` the collections are simulated: images have different numbers of queries, and the
-more queries an image has, the vaguer they are, so that a precision over images is far above that over queries.
+where LIMNER_DATA has them. With `--uneven` the collections are simulated: images have different numbers of queries, and
+the more queries an image has, the vaguer they are, so that a precision over images is far above that over queries.
 """
 
 from __future__ import annotations
