@@ -112,8 +112,9 @@ class Answers:
             confidence: Computes the confidence of each set from those of its answers, one row per set.
         """
         first = self.first(k)
-        together = (confidence(first.confidence)[:, None], first.right.any(axis=1, keepdims=True))
-        return replace(self, confidence=together[0], right=together[1], without=confidence(first.without)[:, None])
+        right = np.asarray(first.right.any(axis=1))[:, None]
+        best, without = (confidence(each)[:, None] for each in (first.confidence, first.without))
+        return replace(self, confidence=best, right=right, without=without)
 
     def take(self, rows: npt.NDArray[np.bool_ | np.integer]) -> Answers:
         """The answers of some of the queries."""
