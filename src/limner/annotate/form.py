@@ -17,6 +17,8 @@ SHOWN_KINDS = ("text", "image", "images", "caption", "captions", "query", "ranki
 SEVERAL = ("images", "captions", "ranking")
 """The kinds that show a list."""
 PART_KINDS = ("one", "several", "number", "text")
+ANALYSES = {"preference": "limner.annotate.preference_results", "failures": "limner.annotate.failure_study"}
+"""`StudyForm.results` -> the module with its `study_results`."""
 Answer = Mapping[str, object]
 """An answer by part: a name, a list of names, a whole number, or words."""
 
@@ -120,7 +122,7 @@ class StudyForm:
         beside: Whether the answer is beside what is shown, not below.
         identity: The values that identify a question in a file; by default all single things that are shown.
         sides: Two options and things that a file may name in either order.
-        results: How the answers are analysed: "preference", "failures", or by default each part on its own.
+        results: How the answers are analysed: one of `ANALYSES`, or by default each part on its own.
     """
 
     name: str

@@ -14,7 +14,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from limner.annotate.form import PART_KINDS, SEVERAL, SHOWN_KINDS, AnswerOption, AnswerPart, ShownField, StudyForm
+from limner.annotate.form import (
+    ANALYSES,
+    PART_KINDS,
+    SEVERAL,
+    SHOWN_KINDS,
+    AnswerOption,
+    AnswerPart,
+    ShownField,
+    StudyForm,
+)
 from limner.annotate.scale import COUNTS_AS, FORMS, SCALE, Grade, Reason, Scale
 from limner.core.errors import LimnerError
 from limner.core.paths import parse_json, parse_toml, read_text
@@ -37,7 +46,6 @@ _SHOWN = ("name", "kind", "caption")
 _PART = ("name", "kind", "label", "noun", "options", "options_from", "least", "alone", "low", "high")
 _OPTION = ("name", "label", "key")
 _HINT = "see 'limner annotate study form' for examples"
-RESULTS = ("", "preference", "failures")
 
 
 # --- any form -----------------------------------------------------------------------------------------------------
@@ -87,7 +95,7 @@ def parse_form(text: str, *, source: str = "the form", form: str = "toml") -> St
             tuple(map(_part, _rows(row, "parts", _PART))), _words(row, "hint", _MEANING),
             _names(row, "rules", _MEANING),
             _words(row, "guideline", _LABEL), row.get("beside", False) is True, _names(row, "identity", _LABEL),
-            _names(row, "sides", _LABEL), _choice(row, "results", RESULTS),
+            _names(row, "sides", _LABEL), _choice(row, "results", ("", *ANALYSES)),
         )  # fmt: skip
         _refuse_unfit(study_form)
     except LimnerError as error:

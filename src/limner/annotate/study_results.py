@@ -9,14 +9,11 @@ from importlib import import_module
 
 import numpy as np
 
-from limner.annotate.form import AnswerPart, StudyForm
+from limner.annotate.form import ANALYSES, AnswerPart, StudyForm
 from limner.annotate.store import Store
 from limner.annotate.store.studies import StudyAnswer, study_answers, study_named, study_progress
 from limner.core.errors import LimnerError
 from limner.stats import Interval, krippendorff_alpha, mean_interval
-
-ANALYSES = {"preference": "limner.annotate.preference_results", "failures": "limner.annotate.failure_study"}
-"""`StudyForm.results` -> the module with its `study_results`."""
 
 
 @dataclass(frozen=True)

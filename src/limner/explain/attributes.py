@@ -79,7 +79,6 @@ BODIES = word_set(
 CLOSING = word_set("door window mouth box book umbrella gate container eye hand suitcase drawer trunk hood curtain")
 SLOPES = word_set("slope hill incline path trail mountainside hillside ramp road descent bank dune embankment")
 DAYS = word_set("day sky afternoon morning weather")
-COLOURED = ("clothing.n.01", "artifact.n.01", "animal.n.01")
 LOADS = word_set(
     "coat jacket bag backpack box load rain snow traffic object equipment clothing sweater machinery stone"
 )

@@ -65,7 +65,6 @@ def far_from(word: str, pool: Iterable[str]) -> list[str]:
     return [c for c in pool if c in css and c not in alike and float(np.linalg.norm(rgb - css[c])) >= FAR]
 
 
-ARTICLES = frozenset(("a", "an", "the"))
 POSSESSIVES = frozenset(("his", "her", "its", "their"))
 OTHER_PEOPLE = word_set(
     """

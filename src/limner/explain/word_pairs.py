@@ -79,12 +79,6 @@ FLIGHT = word_set(
     """
 )
 """Words of captions in which someone who jumps is in the air, so that nobody can crawl there."""
-MOUTHS = word_set(
-    """
-    mouth mouths teeth arms hand hands paws head lap beak up high out over above between behind against under
-    while shoulder shoulders
-    """
-)
 GAMES = word_set(
     """
     band game match tournament concert orchestra competition sprinkler waves surf key water pool ocean lake

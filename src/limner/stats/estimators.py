@@ -4,8 +4,7 @@ Every unit of the population has a value between known bounds; the values of the
 predictions can reduce the variance (the difference estimator, known as prediction-powered inference). With power
 tuning, useless predictions cost almost nothing and inverted ones help too. No assumption is made about the values.
 
-Horvitz & Thompson 1952; Hájek 1971; Cochran 1977; Särndal, Swensson & Wretman 1992; Angelopoulos et al. 2023
-(*Prediction-powered inference*).
+Cochran 1977; Särndal, Swensson & Wretman 1992; Angelopoulos et al. 2023 (*Prediction-powered inference*).
 """
 
 from __future__ import annotations
@@ -67,33 +66,6 @@ class Estimate:
         """The estimate of `scale * mean + shift`, for a positive scale."""
         value, low, high = (scale * x + shift for x in (self.value, self.low, self.high))
         return replace(self, value=value, low=low, high=high, variance=scale**2 * self.variance)
-
-
-def horvitz_thompson(values: npt.ArrayLike, probabilities: npt.ArrayLike) -> float:
-    """The total of a population from a sample with inclusion probabilities pi: `sum y / pi` (Horvitz & Thompson 1952).
-
-    >>> horvitz_thompson([1, 0, 1], [0.5, 0.5, 0.1])
-    12.0
-    """
-    y, pi = _sample(values, probabilities)
-    return float((y / pi).sum())
-
-
-def hajek(values: npt.ArrayLike, probabilities: npt.ArrayLike) -> float:
-    """The mean of a population: `sum (y / pi) / sum (1 / pi)` (Hájek 1971). More stable than the total divided by N.
-
-    >>> hajek([1, 1, 1], [0.5, 0.5, 0.1])
-    1.0
-    """
-    y, pi = _sample(values, probabilities)
-    return float((y / pi).sum() / (1 / pi).sum())
-
-
-def _sample(values: npt.ArrayLike, probabilities: npt.ArrayLike) -> tuple[Vector, Vector]:
-    y, pi = vector(values), vector(probabilities, "probabilities")
-    if len(y) != len(pi) or (pi <= 0).any() or (pi > 1).any():
-        raise LimnerError(f"got {len(y)} values, {len(pi)} probabilities: expected one each, above 0 and at most 1")
-    return y, pi
 
 
 def stratified(

@@ -9,8 +9,7 @@ units uniformly. So two things hold at once:
 - each draw had a known probability, given all draws before it: `limner.stats.sequential` gives an interval that is
   valid after every answer.
 
-Further draws continue from earlier ones. Cochran 1977, *Sampling Techniques*; Neyman 1934 for the allocation;
-Madow 1949 for systematic draws with given probabilities.
+Further draws continue from earlier ones. Cochran 1977, *Sampling Techniques*.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import numpy.typing as npt
 
 from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
-from limner.stats.inputs import Vector, numbers, vector
+from limner.stats.inputs import Vector, vector
 
 
 @dataclass(frozen=True)
@@ -53,44 +52,6 @@ def strata_of(scores: npt.ArrayLike, number: int) -> IntArray:
         raise LimnerError(f"got {number} strata, expected 1 or more")
     edges = np.quantile(values, np.arange(1, number) / number, method="lower") if number > 1 else np.empty(0)
     return np.unique(np.searchsorted(np.unique(edges), values, side="left"), return_inverse=True)[1].astype(np.int64)
-
-
-def neyman(
-    sizes: npt.ArrayLike, deviations: npt.ArrayLike, number: int, *, even_share: float = 0.5, costs: npt.ArrayLike = 1.0
-) -> Vector:
-    """The share of the labels for each stratum: `N_h S_h / sqrt(c_h)`, with a lower limit.
-
-    The lower limit bounds the cost of wrong deviations: no weight exceeds `1 / even_share` times that of proportional
-    allocation. A stratum never gets more labels than it has units.
-
-    Args:
-        sizes: Units in each stratum.
-        deviations: Estimated standard deviation of the values in each.
-        number: Labels to allocate.
-        even_share: Share of the labels that is allocated by size alone.
-        costs: Labels needed per unit of each stratum.
-
-    Returns:
-        One share per stratum; they sum to 1.
-
-    >>> neyman([100, 100], [0.5, 0.0], 50).round(2)
-    array([0.75, 0.25])
-    >>> neyman([10, 90], [5.0, 0.1], 50).round(2)
-    array([0.2, 0.8])
-    """
-    size, spread = vector(sizes, "sizes"), vector(deviations, "deviations")
-    optimal = size * spread / np.sqrt(numbers(costs, "costs"))
-    even = size / size.sum()
-    best = optimal / optimal.sum() if optimal.sum() > 0 else even
-    share = even_share * even + (1 - even_share) * best
-    for _ in range(len(size)):  # exhausted strata pass their share on to the others
-        full = share * number >= size
-        open_share = share[~full].sum()
-        if not full.any() or open_share == 0:
-            break
-        capped = size[full] / number
-        share = np.where(full, size / number, share / open_share * max(1 - capped.sum(), 0.0))
-    return np.asarray(share / share.sum())
 
 
 def draw(
@@ -156,40 +117,3 @@ def _until_one_is_empty(shares: Vector, left: IntArray, random: Vector) -> tuple
     over = np.flatnonzero(before >= left[chosen])
     stop = int(over[0]) if len(over) else len(chosen)
     return chosen[:stop], shares[chosen[:stop]] / (left[chosen[:stop]] - before[:stop])
-
-
-def inclusion(scores: npt.ArrayLike, number: int) -> Vector:
-    """Inclusion probabilities proportional to a score, at most 1 each, that sum to the number of draws.
-
-    >>> inclusion([8, 1, 1], 2)
-    array([1. , 0.5, 0.5])
-    """
-    values = vector(scores, "scores")
-    if (values <= 0).any() or not 0 < number <= len(values):
-        raise LimnerError(f"got {number} draws from {len(values)} scores, expected positive scores, and 1 draw to all")
-    probabilities = np.zeros(len(values))
-    while True:
-        certain = probabilities >= 1
-        probabilities[certain] = 1.0
-        uncertain = values[~certain]
-        if not len(uncertain):
-            return probabilities
-        probabilities[~certain] = (number - certain.sum()) * uncertain / uncertain.sum()
-        if not (probabilities[~certain] > 1 + 1e-12).any():
-            return np.minimum(probabilities, 1.0)
-
-
-def systematic(probabilities: npt.ArrayLike, *, seed: int = 0) -> IntArray:
-    """Draws units whose inclusion probabilities are exactly those given: random order, then equal steps (Madow 1949).
-
-    >>> len(systematic([0.5, 0.5, 0.5, 0.5], seed=1))
-    2
-    """
-    chances = vector(probabilities, "probabilities")
-    if (chances <= 0).any() or (chances > 1).any():
-        raise LimnerError("probabilities: expected numbers above 0, at most 1")
-    random = np.random.default_rng(seed)
-    order = random.permutation(len(chances))
-    edges = np.cumsum(chances[order])
-    ticks = np.arange(random.random(), edges[-1] - 1e-9, 1.0)
-    return np.sort(order[np.searchsorted(edges, ticks, side="right").clip(max=len(chances) - 1)]).astype(np.int64)
