@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import importlib.util
 import os
 import shutil
 import sys
@@ -87,6 +88,19 @@ def pytest_collection_finish() -> None:
     """Keeps modules and thousands of tests out of every later garbage collection."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def outputs_fit_their_schemas() -> Iterator[None]:
+    """Fails a test that prints JSON, in this process, which the schema of its command does not allow."""
+    if importlib.util.find_spec("jsonschema") is None:
+        yield
+        return
+    from output_schemas import misfits
+
+    with misfits() as unfit:
+        yield
+    assert not unfit, "update the samples in tests/json_samples.py: " + "; ".join(unfit)
 
 
 @pytest.fixture(scope="session")

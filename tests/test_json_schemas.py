@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import runpy
 import sys
@@ -12,10 +13,17 @@ from typer.testing import CliRunner
 
 import json_samples
 from limner.cli import app
-from limner.cli.shell import FOLDER, output_schema
+from limner.cli.console import answer
+from limner.cli.shell import FOLDER, output_schema, schema_files
 
 jsonschema = pytest.importorskip("jsonschema", reason="schemas are tested with jsonschema")
+ROOT = Path(__file__).parents[1]
 COMMANDS = sorted({command for command, _ in json_samples.samples()})
+
+
+@pytest.fixture
+def outputs_fit_their_schemas():
+    """The tests here look themselves, and print what does not fit."""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +59,7 @@ def test_outputs_fit_their_schema_and_have_no_further_names(printed, command):
 
 
 def test_the_files_are_what_the_tool_writes(printed):
-    tool = runpy.run_path(str(Path(__file__).parents[1] / "tools" / "json_schemas.py"))
+    tool = runpy.run_path(str(ROOT / "tools" / "json_schemas.py"))
     made = {command.replace(" ", "-"): schema for command, schema in tool["schemas"](printed).items()}
     written = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in FOLDER.glob("*.json")}
     assert made == written, "an output has changed: python tools/json_schemas.py"
@@ -62,6 +70,44 @@ def test_what_is_no_output_does_not_fit(command):
     for wrong in ({}, {"error": "text"}, [], {"system": 3}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, output_schema(command.split()))
+
+
+def extension(name, monkeypatch):
+    """A module of the documentation's extensions."""
+    monkeypatch.syspath_prepend(ROOT / "docs/extensions")
+    return importlib.import_module(name)
+
+
+def test_every_command_has_a_schema(monkeypatch):
+    commands = [name.removeprefix("limner ") for name, _ in extension("command_pages", monkeypatch).commands()]
+    assert sorted(commands) == sorted(schema_files()) == COMMANDS
+
+
+def test_the_reference_shows_what_every_command_prints(monkeypatch):
+    pages = extension("schema_pages", monkeypatch)
+    page = pages.on_page_markdown((ROOT / "docs/reference/json_output.md").read_text(encoding="utf-8"))
+    assert [line[10:] for line in page.splitlines() if line.startswith("## limner ")] == COMMANDS
+    of_import = pages.section("annotate import")
+    assert of_import == "## limner annotate import\n\n```text\nadded: integer\nleft_out: list of anything\n```\n"
+    assert "\n  value: number or null\n" in page and "\ncounts: map of map of number or null\n" in page
+    assert "text: string (optional)" in pages.section("search") and "\nor\n" in pages.section("evaluate")
+
+
+def test_an_output_that_does_not_fit_is_seen_wherever_a_test_prints_it(monkeypatch, tmp_path):
+    from output_schemas import command_of, misfits
+
+    assert (
+        command_of(["--json", "data", "describe", "scenes"]) == "data describe" and command_of(["my-command"]) is None
+    )
+    with misfits() as unfit:
+        CliRunner().invoke(app, ["list", "systems", "--json"])
+        assert not unfit
+        monkeypatch.setattr(
+            "limner.cli.commands.list.answer", lambda text, data, as_json: answer(text, {}, as_json=True)
+        )
+        CliRunner().invoke(app, ["list", "systems", "--json"])
+        CliRunner().invoke(app, ["list", "nothing", "--json"])  # an error, which any command may print
+    assert len(unfit) == 1 and unfit[0].startswith("limner list --json: $")
 
 
 def test_the_command_prints_a_schema():

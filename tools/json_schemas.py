@@ -19,19 +19,16 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "src/limner/cli/schemas"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-NAMED_BY_DATA = {
-    "judgements",
-    "ratings",
-    "splits",
-    "hubs",
-    "settings",
-    "truth",
-    "pool",
-    "names",
-    "quality",
-    "judged_pool",
+LEVELS = {
+    1: "alpha changed classes expected forms grades hubs judged_pool judgements judges labels measures names numbers "
+    "options parts pool published quality ratings scores shares sizes splits truth values waiting words",
+    2: "counts shortcomings wrong",
+    3: "ranks",
 }
-"""Objects whose names are data."""
+NAMED_BY_DATA = {name: level for level, names in LEVELS.items() for name in names.split()}
+"""Objects whose names are data, and how many levels of names are."""
+ANY = ("default",)
+"""Values of any type."""
 KINDS: tuple[tuple[type, str], ...] = (
     (bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (list, "array"), (dict, "object"),
 )  # fmt: skip
@@ -65,8 +62,12 @@ class Shape:
             for each in value:
                 self.items.add(each)
 
-    def schema(self, name: str = "") -> dict[str, Any]:
-        """The schema of these values; any value where there was none yet."""
+    def schema(self, levels: int = 0) -> dict[str, Any]:
+        """The schema of these values; any value where there was none yet.
+
+        Args:
+            levels: How many levels of the names of objects are data.
+        """
         if self.kinds <= {"null"}:
             return {}
         kinds = self.kinds | ({"null"} if "number" in self.kinds else set())
@@ -74,10 +75,13 @@ class Shape:
         written: dict[str, Any] = {"type": sorted(kinds) if len(kinds) > 1 else next(iter(kinds))}
         if self.items is not None:
             written["items"] = self.items.schema()
-        if "object" in kinds and name in NAMED_BY_DATA:
-            written["additionalProperties"] = _merged(self.names.values()).schema()
+        if "object" in kinds and levels:
+            written["additionalProperties"] = _merged(self.names.values()).schema(levels - 1)
         elif "object" in kinds:
-            written["properties"] = {each: self.names[each].schema(each) for each in sorted(self.names)}
+            written["properties"] = {
+                each: {} if each in ANY else self.names[each].schema(NAMED_BY_DATA.get(each, 0))
+                for each in sorted(self.names)
+            }
             written["required"] = sorted(self.always or ())
         return written
 
@@ -97,17 +101,21 @@ def _merged(shapes: Iterable[Shape]) -> Shape:
 
 
 def schemas(outputs: Iterable[tuple[str, Mapping[str, object]]]) -> dict[str, dict[str, Any]]:
-    """The schema of every command, from what it printed: one form for each set of names at the top."""
-    forms: dict[str, dict[frozenset[str], Shape]] = {}
+    """The schema of every command, from what it printed: outputs that share half of their names are one form."""
+    forms: dict[str, list[Shape]] = {}
     for command, values in outputs:
-        forms.setdefault(command, {}).setdefault(frozenset(values), Shape()).add(values)
+        of_command = forms.setdefault(command, [])
+        form = next(
+            (each for each in of_command if 2 * len(each.names.keys() & values.keys()) >= len({*each.names, *values})),
+            None,
+        )
+        if form is None:
+            form = Shape()
+            of_command.append(form)
+        form.add(values)
     return {
-        command: {
-            "$schema": DIALECT,
-            "title": f"limner {command} --json",
-            "anyOf": [each.schema() for each in by_names.values()],
-        }
-        for command, by_names in forms.items()
+        command: {"$schema": DIALECT, "title": f"limner {command} --json", "anyOf": [each.schema() for each in shapes]}
+        for command, shapes in forms.items()
     }
 
 

@@ -211,6 +211,15 @@ ERROR = {
 """What every command prints with --json if it fails."""
 
 
+WARNINGS = {"type": "array", "items": {"type": "string"}}
+"""What any command adds if texts were cut."""
+
+
+def schema_files() -> dict[str, Path]:
+    """The file of every command with a schema, by the name of the command."""
+    return {file.stem.replace("-", " "): file for file in FOLDER.glob("*.json")}
+
+
 def output_schema(words: Sequence[str]) -> OptionValues:
     """The schema of the output of a command; an error has another form.
 
@@ -218,14 +227,14 @@ def output_schema(words: Sequence[str]) -> OptionValues:
         words: The command, such as ["data", "describe"].
 
     >>> sorted(output_schema(["annotate", "import"])["anyOf"][0]["properties"])
-    ['added', 'left_out']
+    ['added', 'left_out', 'warnings']
     """
-    files = {file.stem.replace("-", " "): file for file in FOLDER.glob("*.json")}
-    command = " ".join(words)
+    files, command = schema_files(), " ".join(words)
     if command not in files:
         raise UnknownName("command with a schema", command, files)
-    file = files[command]
-    schema: OptionValues = json.loads(file.read_text(encoding="utf-8"))
+    schema: OptionValues = json.loads(files[command].read_text(encoding="utf-8"))
+    for form in schema["anyOf"]:
+        form["properties"]["warnings"] = WARNINGS
     return {**schema, "anyOf": [*schema["anyOf"], ERROR]}
 
 

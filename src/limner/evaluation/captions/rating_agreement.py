@@ -181,7 +181,7 @@ def metric_agreement(
         for reading in readings:
             values[(metric, *reading)] = _correlation(judged, np.asarray(column, dtype=np.float64), *reading)
             progress(len(values), len(scores) * len(readings))
-    lines = [AgreementLine(*key, value.interval(level=level, low=-1, high=1)) for key, value in values.items()]
+    lines = [AgreementLine(*key, value.interval(level=level, low=-1.0, high=1.0)) for key, value in values.items()]
     gaps = _differences({metric: values[(metric, *usual)] for metric in scores}, level)
     size = len(judged), len(set(judged.images))
     notes = (*judged.notes, *_shared_captions(judged))
