@@ -13,6 +13,7 @@ import limner
 from limner.annotate.form_files import built_in_forms, parse_form, read_form
 from limner.annotate.store import open_store
 from limner.annotate.store.studies import study_answers
+from limner.annotate.study_results import study_results
 from limner.cli import app
 from limner.core.errors import LimnerError
 
@@ -143,7 +144,7 @@ def test_the_five_forms_of_limner_are_files_too(tmp_path):
         (('name = "beauty"', 'name = "use"'), "the name 'use' is used twice"),
         (("high = 5", "high = 0"), "'beauty' from 1 to 0"),
         (('question = "How', 'questions = "How'), "unknown key 'questions'"),
-        (('hint = "', 'results = "failures"\nhint = "'), "for limner's own form"),
+        (('hint = "', 'results = "failures"\nhint = "'), "needs the names, kinds and options of the form 'failures'"),
     ],
 )
 def test_files_that_are_no_form_are_refused_in_a_line(tmp_path, change, words):
@@ -152,6 +153,31 @@ def test_files_that_are_no_form_are_refused_in_a_line(tmp_path, change, words):
         read_form(str(tmp_path / "photos.toml"))
     assert "photos.toml" in str(error.value) and "\n" not in str(error.value)
     assert parse_form(FORM).part("use").noun == "use"
+
+
+@pytest.mark.parametrize(
+    ("name", "sample"),
+    [
+        ("preference", ("--model", "colours", "--model", "histograms", "--limit", 4)),
+        ("failures", ("--model", "colours")),
+    ],
+)
+def test_a_form_of_limner_in_other_words_keeps_its_sample_and_results(tmp_path, monkeypatch, name, sample):
+    monkeypatch.chdir(tmp_path)
+    text, question = run("study", "form", name), read_form(name).question
+    (tmp_path / "other.toml").write_text(text.replace(question, "Welche?").replace('label = "', 'label = "Ä '))
+    for form in (name, "other.toml"):
+        run("study", "add", "s.db", form, *WORLD, *sample, "--people", 1)
+    with open_store("s.db") as store:
+        usual, other = (study_results(store, study) for study in (name, "other"))
+    assert (usual.question, other.question) == (question, "Welche?")
+    assert [table.title for table in other.tables] == [table.title for table in usual.tables]
+    assert other.asked == usual.asked > 0
+    (tmp_path / "more.toml").write_text(
+        text.replace("[[parts]]", '[[parts]]\nname = "sure"\nkind = "text"\n[[parts]]', 1)
+    )
+    with pytest.raises(LimnerError, match=f"more.toml: results = '{name}' needs the names, kinds and options"):
+        read_form("more.toml")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from limner.annotate.form import StudyForm
 from limner.annotate.form_files import read_form
 from limner.annotate.store import Store
 from limner.annotate.store.studies import Question, add_questions, add_study, studies, study_answers, study_named
@@ -43,9 +44,24 @@ class FailureAnswer:
     annotator: str
 
 
-def add_failures(store: Store, failures: Iterable[Failure], *, study: str = STUDY, people: int = 1) -> int:
-    """Adds failures to judge; queries that the study has already are left out. Returns the number of new failures."""
-    add_study(store, study, read_form(STUDY))
+def add_failures(
+    store: Store,
+    failures: Iterable[Failure],
+    *,
+    study: str = STUDY,
+    people: int = 1,
+    form: StudyForm | None = None,
+) -> int:
+    """Adds failures to judge; queries that the study has already are left out. Returns the number of new failures.
+
+    Args:
+        store: The store.
+        failures: The failures.
+        study: Name of the study.
+        people: Number of people who judge each failure.
+        form: The form "failures" in other words.
+    """
+    add_study(store, study, form or read_form(STUDY))
     new = [
         Question(
             {"text": each.text, "returned": each.returned, "truth": each.truth},

@@ -69,8 +69,26 @@ def read_form(name: str) -> StudyForm:
     path = Path(name)
     form = parse_form(form_text(name), source=name, form=path.suffix.lower().lstrip(".") or "toml")
     if form.results and name not in built_in_forms():
-        raise LimnerError(f"{name}: results = {form.results!r} is for limner's own form: leave it out")
+        _refuse_other_parts(form, read_form(form.results), name)
     return replace(form, name=path.stem)
+
+
+def _refuse_other_parts(form: StudyForm, usual: StudyForm, source: str) -> None:
+    """Refuses a form that its analysis does not fit: words and keys may differ from limner's form, but nothing else."""
+    if _without_words(form) != _without_words(usual):
+        raise LimnerError(
+            f"{source}: results = {form.results!r} needs the names, kinds and options of the form {usual.name!r}: "
+            "change its words alone, or leave results out"
+        )
+
+
+def _without_words(form: StudyForm) -> StudyForm:
+    shown = tuple(replace(each, caption="") for each in form.shown)
+    parts = tuple(
+        replace(part, label="", noun="", options=tuple(AnswerOption(each.name, "") for each in part.options))
+        for part in form.parts
+    )
+    return StudyForm("", "", shown, parts, identity=form.identity, sides=form.sides)
 
 
 def parse_form(text: str, *, source: str = "the form", form: str = "toml") -> StudyForm:

@@ -19,6 +19,7 @@ from itertools import combinations
 
 import numpy as np
 
+from limner.annotate.form import StudyForm
 from limner.annotate.form_files import read_form
 from limner.annotate.store import Store
 from limner.annotate.store.contents import DIRECTIONS
@@ -268,7 +269,15 @@ def study_of_systems(
 # --- into the store ---------------------------------------------------------------------------------------------
 
 
-def add_study(store: Store, study: PreferenceStudy, *, name: str = STUDY, people: int = 1, seed: int = 0) -> int:
+def add_study(
+    store: Store,
+    study: PreferenceStudy,
+    *,
+    name: str = STUDY,
+    people: int = 1,
+    seed: int = 0,
+    form: StudyForm | None = None,
+) -> int:
     """Adds a study to a store that contains its images and captions. Returns the number of comparisons.
 
     Args:
@@ -277,11 +286,13 @@ def add_study(store: Store, study: PreferenceStudy, *, name: str = STUDY, people
         name: Name of the study; an existing name is refused.
         people: Number of people who vote on each comparison.
         seed: Seed that decides which ranking is shown on the left.
+        form: The form "preference" in other words.
     """
     if not name or name in studies(store):
         raise LimnerError(f"study {name!r}: expected a name that is not used by another study of the store")
     positives = {query: list(good) for query, good in study.positives.items()}
-    form = read_form(STUDY) if study.ties else read_form(STUDY).without_option("choice", "tie")
+    form = form or read_form(STUDY)
+    form = form if study.ties else form.without_option("choice", "tie")
     add_form(store, name, form, {"direction": study.direction, "positives": positives})
     return add_comparisons(store, study.rivals, study=name, people=people, seed=seed)
 

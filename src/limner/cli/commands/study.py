@@ -183,14 +183,14 @@ def _sample(
             facts,
             text,
             lambda db: add_preference(
-                db, preference_study, name=sampling.name, people=sampling.people, seed=sampling.seed
+                db, preference_study, name=sampling.name, people=sampling.people, seed=sampling.seed, form=form
             ),
         )
     if form.results == "failures":
         from limner.annotate.failure_study import add_failures
 
         chosen, facts, text = _failures(sampling)
-        return facts, text, lambda db: add_failures(db, chosen, study=sampling.name, people=sampling.people)
+        return facts, text, lambda db: add_failures(db, chosen, study=sampling.name, people=sampling.people, form=form)
     from limner.annotate.store.studies import add_questions, add_study
     from limner.annotate.study_files import read_questions
 
