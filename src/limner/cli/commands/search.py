@@ -148,7 +148,7 @@ def search(
     bank = Path(str(own["bank"])) if "bank" in own else None
     statistics, files = by_ending(save, ".npz")
     refuse_ending(files, ENDINGS, "list of hits")
-    _refuse_mixed(exact, approximate, correct, bank, statistics, correction_options, precision)
+    _refuse_mixed(exact, approximate, correct, bank, statistics, correction_options, precision, one_right)
     parts = _queries(text, image, queries)
     by_words = by != "vectors" or bool(filters) or (len(parts) == 1 and any(map(has_terms, text or ())))
     if by_words and (correct or approximate or precision is not None):
@@ -156,8 +156,6 @@ def search(
     encodes = _is_encoded(parts[0], bank) and by != "words"
     if features and not encodes:
         raise typer.BadParameter("-O features is for images that a model encodes: these queries are already vectors")
-    if one_right and precision is None:
-        raise typer.BadParameter("-O one_right is what --precision promises: give --precision too")
     if cluster and correct is None:
         raise typer.BadParameter("--cluster is for --correct: a plain search runs on this machine")
     version = own.get("version")
@@ -223,7 +221,10 @@ def _refuse_mixed(
     statistics: list[Path],
     option: list[str] | None,
     precision: float | None,
+    one_right: bool,
 ) -> None:
+    if one_right and precision is None:
+        raise typer.BadParameter("-O one_right is what --precision promises: give --precision too")
     if precision is not None and (correct or approximate):
         raise typer.BadParameter(
             "--precision only works with plain exact search: leave out --correct and --approximate"
