@@ -22,12 +22,14 @@ the more queries an image has, the vaguer they are, so that a precision over ima
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -216,8 +218,20 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         set_part(options, "uneven")
         yield from run_uneven(draws)
         return
+    _tasks.extend(tasks(draws, options.quick))
+    with multiprocessing.get_context("fork").Pool(options.workers) as pool:
+        for claims in pool.imap(_claims_of, range(len(_tasks)), chunksize=1):
+            yield from claims
+
+
+_tasks: list[tuple[Any, ...]] = []
+"""The arguments of `calibrations`, for processes that are forked after they are known."""
+
+
+def tasks(draws: int, quick: bool) -> Iterator[tuple[Any, ...]]:
+    """Every collection with every promise, for single hits and for sets."""
     fixed = None
-    for name, answers, *others in collections(options.quick):
+    for name, answers, *others in collections(quick):
         populations, plain_populations = [Population(each) for each in answers], [Population(each) for each in others]
         if fixed is None:
             fixed = {promise: [usual(each.answers, promise) for each in plain_populations] for promise in PROMISES}
@@ -226,10 +240,14 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
                 f"; fixed {kind} {threshold:.2f}: {each.at(threshold):.3f}"
                 for kind, each, threshold in zip(("cosine", "z-score"), plain_populations, fixed[promise], strict=True)
             )
-            yield from calibrations(name, populations, promise, draws, note_end)
+            yield name, populations, promise, draws, note_end
         sets = [Population(each.sets(SET, partial(confidence_of_sets, "sum"))) for each in answers]
         for promise in PROMISES:
-            yield from calibrations(f"{name}, one of {SET} right", sets, promise, draws, "")
+            yield f"{name}, one of {SET} right", sets, promise, draws, ""
+
+
+def _claims_of(number: int) -> list[Claim]:
+    return list(calibrations(*_tasks[number]))
 
 
 def run_uneven(draws: int) -> Iterator[Claim]:
@@ -291,6 +309,7 @@ def calibrations(
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Which collections."""
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--uneven", action="store_true", help="only simulated images with uneven numbers of queries")
 
 

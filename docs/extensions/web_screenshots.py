@@ -1,7 +1,7 @@
 """Takes the pictures of the documentation from a real server, with the Chromium on the PATH: run it, then look at them.
 
 `python docs/extensions/web_screenshots.py forms` takes those of the forms for the study lead only, `... estimate` that
-of a labelling study.
+of a labelling study, `... report` that of the demo's report.
 """
 
 from __future__ import annotations
@@ -31,17 +31,20 @@ def main() -> None:
     """Starts servers on `scenes`, walks through them and writes the pictures."""
     from playwright.sync_api import sync_playwright
 
-    wanted = sys.argv[1:] or ["forms", "take", "estimate"]
+    wanted = sys.argv[1:] or ["forms", "take", "estimate", "report"]
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
-        with served(Path(folder, "answers.db")) as where:
-            for make in (forms, take):
-                if make.__name__ in wanted:
+        served_pictures = [make for make in (forms, take) if make.__name__ in wanted]
+        if served_pictures:
+            with served(Path(folder, "answers.db")) as where:
+                for make in served_pictures:
                     make(browser, where)
         if "estimate" in wanted:
             estimate(browser, Path(folder))
+        if "report" in wanted:
+            report(browser, Path(folder))
         browser.close()
 
 
@@ -212,6 +215,39 @@ def answered(store: Path, truth: Any) -> None:
             for item in task.items:
                 grade = 4 if (truth.grade(item.image, item.caption) or 0) > 0 else 1
                 submit(opened, who, item.id, key=secrets.token_hex(16), grade=grade, milliseconds=900)
+
+
+def report(browser: Any, folder: Path) -> None:
+    """The demo's report: its first screen, what the labels miss in dark, and the curves on a phone, side by side."""
+    from PIL import Image
+
+    demo = [sys.executable, "-m", "limner", "demo", "-o", str(folder / "demo")]
+    subprocess.run(demo, check=True, stdout=subprocess.DEVNULL)
+    desk, tall = {"width": 1125, "height": 810}, {"width": 390, "height": 1445}
+    screens = [("light", desk, None, 1.0), ("dark", desk, "Counted as wrong, but right", 1.0)]
+    screens.append(("light", tall, "Recall curves", 446 / 390))
+    first, dark, phone = (_screen(browser, folder / "demo" / "report.html", *screen) for screen in screens)
+    sheet = Image.new("RGB", (1653, 1702), "#dedad2")
+    for picture, place in ((first, (27, 27)), (dark, (27, 865)), (phone, (1180, 27))):
+        sheet.paste(picture, place)
+    sheet.quantize(160).save(ASSETS / "report.png", optimize=True)
+
+
+def _screen(browser: Any, file: Path, scheme: str, viewport: dict[str, int], title: str | None, scale: float) -> Any:
+    """A picture of a report, scrolled to the title of a section; of its top where None."""
+    from PIL import Image
+
+    context = browser.new_context(
+        viewport=viewport, color_scheme=scheme, device_scale_factor=scale, reduced_motion="reduce"
+    )
+    page = context.new_page()
+    page.goto(file.as_uri())
+    if title is not None:
+        page.locator(f"h2:text-is('{title}'), h3:text-is('{title}')").evaluate("title => title.scrollIntoView()")
+    page.wait_for_timeout(1000)
+    picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    context.close()
+    return picture
 
 
 def arrive(page: Any, path: str) -> None:
