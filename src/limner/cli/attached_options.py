@@ -57,7 +57,7 @@ COMMAND_OPTIONS = {
     "index": ("features", "bank", "similarity"),
     "judge": (
         *("url", "model", "key_from", "name", "prompt", "logprobs", "swap", "concurrency", "together", "per_minute"),
-        *("price", "output_price", "budget"),
+        *("price", "output_price", "budget", "errors", "level"),
     ),
     "map": ("features", "failures"),
     "plan": ("seconds",),

@@ -179,7 +179,8 @@ def precision_threshold(
     Args:
         answers: Answers to queries whose clusters are drawn at random from those of future queries.
         precision: The precision to guarantee.
-        absent: The share of future queries that have no right answer; the guarantee also holds for fewer.
+        absent: The share of future queries that have no right answer; the guarantee also holds for fewer. 0 if every
+            query has one.
         level: The probability that the guarantee holds.
         seed: Seed of the random parts and draws.
 
@@ -190,9 +191,8 @@ def precision_threshold(
     >>> 0.8 < found.value < 2.1, round(found.answered, 1)
     (True, 0.5)
     """
-    precision, absent, level = (
-        share(value, name) for value, name in ((precision, "precision"), (absent, "absent"), (level, "level"))
-    )
+    precision, level = share(precision, "precision"), share(level, "level")
+    absent = share(absent, "absent") if absent else 0.0
     tried, tests, largest = _parts(answers, seed)
     proposal = _proposed(tried, precision, absent, level, len(tests.sizes), largest)
     if proposal.stakes is None:

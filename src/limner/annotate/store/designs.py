@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from limner.annotate.store import Store, alone
-from limner.annotate.store.contents import Key, insert, keys, number
+from limner.annotate.store.contents import Key, insert, keys, number, pairs
 from limner.annotate.store.schema import (
     Row,
     caption,
@@ -147,6 +147,15 @@ def _read(store: Store, row: Row) -> Design:
     settings = json.loads(row["settings"])
     unit = LEVEL if settings.pop(LEVEL, False) else row["unit"]
     return Design(row["id"], row["direction"], unit, settings, row["queries"], tuple(units), shares)
+
+
+def judged_pairs(store: Store) -> list[Key]:
+    """The pairs that a judge is asked for: those of all designs, or of the pool if there is no design."""
+    planned = [pair for each in designs(store) for unit in each.units for pair in unit.pairs(each.direction)]
+    chosen = planned or [(each.image, each.caption) for each in pairs(store) if each.origin == "pool"]
+    if not chosen:
+        raise LimnerError("the store has no pairs: run 'limner annotate plan' or 'limner annotate pool' first")
+    return list(dict.fromkeys(chosen))
 
 
 # --- machines ---------------------------------------------------------------------------------------------------

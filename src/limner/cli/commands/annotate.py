@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from limner.web import Address
 
 app = typer.Typer(no_args_is_help=True, help="Annotate pairs: pool, tasks, answers, quality, merge, bias.")
-FORMS = {"pairs": {"pooled": 1, "positives": 0, "negatives": 0}, "captions": {"images": 2, "captions": 2}}
+FORMS = {
+    "pairs": {"pooled": 1, "positives": 0, "negatives": 0, "sample": 1}, "captions": {"images": 2, "captions": 2},
+}  # fmt: skip
 """The forms of tasks, and the least of each of their numbers."""
 TEXTS = {"pairs": ("reasons",), "captions": ("controls",)}
 """The options of a form that are words."""
@@ -207,13 +209,14 @@ def tasks(
     """Split the pooled pairs without a task into tasks, each with control pairs whose answer is known.
 
     Options of the form pairs are the pairs of a task, -O pooled=18 -O positives=1 -O negatives=1, and -O
-    reasons=required, optional or off. Those of the form captions are its size, -O images=6 (one of them a control) -O
-    captions=10, and the split of the controls, -O controls=SPLIT.
+    reasons=required, optional or off; -O sample=N takes only so many pairs, drawn at random. Those of the form captions
+    are its size, -O images=6 (one of them a control) -O captions=10, and the split of the controls, -O controls=SPLIT.
 
     Examples:
       $ limner annotate tasks work.db --people 3
       $ limner annotate tasks work.db --direction i2t -O reasons=required
       $ limner annotate tasks work.db --direction t2i -O reasons=off
+      $ limner annotate tasks work.db -O sample=600
       $ limner annotate tasks work.db --form captions -O controls=dev --people 3
     """
     from limner.annotate.pool import waiting
@@ -221,12 +224,18 @@ def tasks(
     from limner.annotate.store.contents import pairs, proposals
     from limner.annotate.store.tasks import add_tasks
     from limner.annotate.tasks import make_caption_tasks, make_tasks
+    from limner.annotate.trusted_labels import drawn_sample, remember_sample
 
     options = _form_options(form, option)
     with opened(store) as db:
         open_pairs, original_pairs = waiting(db, direction=direction, depth=depth), original(db)
         if not open_pairs:
             raise LimnerError("every pooled pair already has a task: run 'limner annotate pool' to add pairs")
+        size, population = options.pop("sample", None), open_pairs
+        if size is not None:
+            if direction is not None:
+                raise typer.BadParameter("-O sample is drawn from all pairs without a task: leave --direction out")
+            open_pairs = drawn_sample(population, size, seed=seed)
         proposed_pairs = {(p.image, p.caption) for p in proposals(db)}
         common: OptionValues = {"avoid": proposed_pairs, "seed": seed}
         if form == "pairs":
@@ -237,6 +246,8 @@ def tasks(
             drafts = make_caption_tasks(open_pairs, original_pairs, **options, **common)
         turn = max(p.turn for p in pairs(db))
         task_ids = add_tasks(db, drafts, replication=replication, turn=turn)
+        if size is not None:
+            remember_sample(db, population, task_ids)
         left = len(waiting(db))
     data = {"tasks": len(task_ids), "pairs": len(open_pairs), "replication": replication, "form": form, "left": left}
     people = count(replication, "person", "people")

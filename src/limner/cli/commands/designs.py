@@ -28,7 +28,6 @@ from limner.cli.options import (
     word,
 )
 from limner.core.display_names import display_names
-from limner.core.errors import LimnerError
 from limner.core.options import OptionValues
 from limner.core.progress import progress_for
 
@@ -217,10 +216,13 @@ def judge(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Let an automatic judge score the pairs of the store's designs; its answers are stored separately.
+    """Let an automatic judge score the pairs of the store's designs, or of its pool; its answers are stored separately.
 
     Each answer is stored as it arrives, and an interrupted run can be resumed. Once people have labelled some of the
     pairs, the judge is compared with them; --judge stored=NAME does only that.
+
+    With -O errors=0.05 its labels count as answers where people's answers to a random sample ('limner annotate tasks -O
+    sample=N') show that at most so many are wrong, with confidence -O level=0.95; people judge the other pairs.
 
     The endpoint is an OpenAI-compatible one. Its options: -O prompt=probability, grades (the store's own) or yes; -O
     logprobs=true for the probabilities of tokens; -O swap=true asks once more in reverse order; -O concurrency=8
@@ -230,42 +232,57 @@ def judge(
 
     Examples:
       $ limner annotate judge work.db --judge model=offline
+      $ limner annotate judge work.db --judge stored=model=offline -O errors=0.05
       $ limner annotate judge work.db --judge endpoint -O url=http://localhost:8000/v1 -O model=qwen-vl -O prompt=grades
     """
     from limner.annotate.judge_report import REVERSED, judge_reports, order_effect
     from limner.annotate.judge_runs import recorded
-    from limner.annotate.store.designs import designs, machine_answers
+    from limner.annotate.store.designs import judged_pairs, machine_answers
+    from limner.annotate.trusted_labels import accept
 
     endpoint, loader = command_options(option, "judge")
+    bound = _bound(endpoint)
     if endpoint and judge != "endpoint":
         raise typer.BadParameter(f"-O {next(iter(endpoint))} is for --judge endpoint: leave it out")
     spec, options = image_source(store, collection, loading(loader), trust=trust)
     with opened(store) as db:
         split = (db.setting("loading") or {}).get("split")
         split_part = _image_collection(spec, options, split)
-        designed_pairs = [p for d in designs(db) for unit in d.units for p in unit.pairs(d.direction)]
-        if not designed_pairs:
-            raise LimnerError("the store has no design: run 'limner annotate plan' first")
+        pairs = judged_pairs(db)[:limit]
         machines = _machines(judge, split_part, db, endpoint, trust=trust)
-        pairs = list(dict.fromkeys(designed_pairs))[:limit]
         runs = {each.name: judge_pairs(db, each, pairs) for each in machines} if not judge.startswith("stored=") else {}
         name = machines[0].name
         reports = judge_reports(db, split_part, [name])
         effect = order_effect(machine_answers(db, name), machine_answers(db, name + REVERSED))
         reverse_runs = [runs[each.name] for each in machines[1:]]
+        trusted = accept(db, name, **bound) if bound else None
         facts = {"judge": name, **runs.get(name, {}), "settings": recorded(db, name)}
     lines = [*(summary(*run) for run in runs.items()), *map(str, reports)]
     if effect is not None and not reports:
         lines.append(f"{name} {effect}")
-    if not lines:
+    if trusted is not None:
+        lines += [str(trusted), f"Next: limner annotate tasks {store_name(store)}"]
+    elif not lines:
         lines = [f"{name}: people have not labelled enough of the pairs yet to compare it with them"]
-    lines.append(f"Next: limner annotate plan ... --judge 'stored={name}'")
+    if trusted is None:
+        lines.append(f"Next: limner annotate plan ... --judge 'stored={name}'")
     document = {
         **facts,
         **dict(zip(["reversed"], reverse_runs, strict=False)),
         "reports": [each.to_json() for each in reports],
+        **({} if trusted is None else {"trusted": trusted.to_json()}),
     }
     answer("\n".join(lines), document, as_json=as_json)
+
+
+def _bound(options: OptionValues) -> dict[str, float]:
+    """The bound on errors, taken out of the options of a judge; empty if none is asked for."""
+    if "level" in options and "errors" not in options:
+        raise typer.BadParameter("-O level is the confidence of -O errors=X: give both")
+    bound: dict[str, float] = {name: number(options, name, 0.05) for name in ("errors", "level") if name in options}
+    for name in bound:
+        del options[name]
+    return bound
 
 
 def _image_collection(spec: str, options: OptionValues, split: str | None) -> Collection:
