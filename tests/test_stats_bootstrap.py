@@ -13,7 +13,7 @@ from limner import stats
 from limner.stats import resampling
 from limner.stats.bootstrap import bootstrap_sum
 from limner.stats.correlation import median
-from limner.stats.resampling import drawn_counts
+from limner.stats.resampling import Median, drawn_counts
 
 
 def all_resamples(values: np.ndarray) -> np.ndarray:
@@ -112,6 +112,36 @@ def test_fast_paths_agree_with_the_plain_function(statistic: str) -> None:
     assert fast.estimate == pytest.approx(slow.estimate)
     assert fast.n == slow.n == len(np.unique(clusters))
     np.testing.assert_allclose([fast.low, fast.high], [slow.low, slow.high], atol=0.04)
+
+
+@pytest.mark.parametrize("kind", ["ranks", "mostly ones", "continuous", "two values"])
+@pytest.mark.parametrize("clusters", ["none", "pairs", "few", "unequal"])
+@pytest.mark.parametrize("size", [1, 2, 601])
+def test_medians_of_resamples_are_those_of_the_values_drawn(kind, clusters, size):
+    """Each resample is spelled out: every value as often as its unit is drawn."""
+    rng = np.random.default_rng(size)
+    values = {
+        "ranks": rng.geometric(0.1, size).astype(float),
+        "mostly ones": np.where(rng.random(size) < 0.8, 1.0, rng.integers(1, 60, size)),
+        "continuous": rng.normal(size=size),
+        "two values": rng.integers(0, 2, size).astype(float),
+    }[kind]
+    units = {
+        "none": None,
+        "pairs": np.arange(size) // 2,
+        "few": np.arange(size) % 3,
+        "unequal": rng.integers(0, 90, size),
+    }
+    unit = None if units[clusters] is None else np.unique(units[clusters], return_inverse=True)[1]
+    replicates = Median(values, unit).replicates(40, np.random.default_rng(1))
+    if unit is None:
+        contents, times = np.unique(values, return_counts=True)
+        members = [np.array([each]) for each in contents]
+    else:
+        members, times = [values[unit == each] for each in range(unit.max() + 1)], np.ones(unit.max() + 1, np.int64)
+    draws = np.concatenate(list(drawn_counts(times, 40, np.random.default_rng(1)))).astype(int)
+    drawn = [[value for each, n in zip(members, row, strict=True) for value in np.repeat(each, n)] for row in draws]
+    assert replicates.tolist() == [float(np.median(row)) for row in drawn]
 
 
 def test_clusters_of_opposites_hold_the_median_still() -> None:

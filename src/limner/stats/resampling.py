@@ -20,6 +20,8 @@ from limner.stats.inputs import Codes, Vector
 
 _CELLS = 4_000_000  # counts held at once: 32 MB
 _CACHED = 32_768  # draws counted at once: they stay in the cache, and few calls are made for samples of few units
+FEW_SHARE = 4
+"""With fewer units than this for each distinct value, their columns are added one by one, not in a product."""
 
 
 class Stratum(Protocol):
@@ -95,15 +97,11 @@ class Median:
 
     def replicates(self, samples: int, rng: np.random.Generator) -> Vector:
         """The statistic of `samples` resamples."""
-        if self.units is None:
-            ordered, times = np.unique(self.values, return_counts=True)
-            draws = drawn_counts(times, samples, rng)
-        else:
-            order = np.argsort(self.values, kind="stable")
-            ordered, owner = self.values[order], self.units[order]
-            per_unit = drawn_counts(np.ones(self.size, dtype=np.int64), samples, rng, width=len(ordered))
-            draws = (drawn[:, owner] for drawn in per_unit)
-        return np.concatenate([_medians(ordered, drawn) for drawn in draws])
+        distinct, codes, times = np.unique(self.values, return_inverse=True, return_counts=True)
+        middle = int(np.searchsorted(np.cumsum(times), (len(codes) + 1) // 2))
+        units = times if self.units is None else np.ones(self.size, dtype=np.int64)
+        draws = drawn_counts(units, samples, rng, width=len(distinct))
+        return np.concatenate([_medians(distinct, _Drawn(drawn, codes, self.units), middle) for drawn in draws])
 
     def jackknife(self) -> Vector:
         """Raises an error: the jackknife is inconsistent for the median."""
@@ -195,10 +193,50 @@ def _draw(times: npt.NDArray[np.int64], samples: int, rng: np.random.Generator) 
     return drawn
 
 
-def _medians(ordered: Vector, counts: Vector) -> Vector:
-    """The median of each row, where `counts` says how often each of the ordered values was drawn."""
-    cumulated = np.cumsum(counts, axis=1)
-    total = cumulated[:, -1:]
-    lower = (cumulated >= (total + 1) // 2).argmax(axis=1)
-    upper = (cumulated >= total // 2 + 1).argmax(axis=1)
-    return (ordered[lower] + ordered[upper]) / 2  # type: ignore[no-any-return]  # indexing of a float array
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """How often each distinct value is drawn, in resamples of units that share values.
+
+    Args:
+        draws: How often each unit is drawn, a row per resample; each distinct value if there are no units.
+        codes: The number of the distinct value of every value.
+        units: The unit of every value.
+    """
+
+    draws: Vector
+    codes: Codes
+    units: Codes | None
+
+    def below(self, value: int) -> Vector:
+        """Number of drawn values below a distinct value, per resample."""
+        if self.units is None:
+            return np.asarray(self.draws[:, :value].sum(axis=1))
+        sizes = np.bincount(self.units[self.codes < value], minlength=self.draws.shape[1])
+        return np.asarray(self.draws @ sizes.astype(np.float64))
+
+    def up_to(self, first: int, last: int) -> Vector:
+        """How many of the distinct values from the first to each one up to the last are drawn, per resample."""
+        if self.units is None:
+            return np.cumsum(self.draws[:, first : last + 1], axis=1)
+        inside, width = np.flatnonzero((self.codes >= first) & (self.codes <= last)), last - first + 1
+        if len(inside) < FEW_SHARE * width:
+            inside = inside[np.argsort(self.codes[inside])]
+            ends = np.cumsum(np.bincount(self.codes[inside] - first)) - 1
+            return np.asarray(np.cumsum(self.draws[:, self.units[inside]], axis=1)[:, ends])
+        places = self.units[inside] * width + self.codes[inside] - first
+        table = np.bincount(places, minlength=self.draws.shape[1] * width).reshape(-1, width)
+        return np.cumsum(self.draws @ table.astype(np.float64), axis=1)
+
+
+def _medians(distinct: Vector, drawn: _Drawn, middle: int) -> Vector:
+    """The median of each resample, from counts of the values around `middle` alone, where all medians are."""
+    first, last, step, total = middle, middle, 1, drawn.below(len(distinct))
+    lower_rank, upper_rank = (total + 1) // 2, total // 2 + 1
+    while last + 1 < len(distinct) and (drawn.below(last + 1) < upper_rank).any():
+        last, step = min(last + step, len(distinct) - 1), 2 * step
+    step = 1
+    while first and (drawn.below(first) >= lower_rank).any():
+        first, step = max(first - step, 0), 2 * step
+    cumulated = drawn.below(first)[:, None] + drawn.up_to(first, last)
+    lower, upper = ((cumulated >= rank[:, None]).argmax(axis=1) for rank in (lower_rank, upper_rank))
+    return np.asarray((distinct[first + lower] + distinct[first + upper]) / 2)
