@@ -1,6 +1,6 @@
-"""What a newcomer pays for `limner demo`: CPU-seconds of the first run, which compiles, and of the next one.
+"""What a newcomer pays for `limner demo`: CPU-seconds of the first run and of the next one.
 
-Both run in a fresh process with the default settings. The first has an empty cache of compiled code; Python's own
+Both run in a fresh process with the default settings. The first has an empty cache of compiled loops; Python's own
 byte code is there already, as after an installation. CPU-seconds are user and system time of the process.
 """
 
@@ -38,8 +38,8 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         first, second = (cost(Path(folder), *size_options) for _ in range(2))
     load = f"load average when measured {os.getloadavg()[0]:.1f}"
     log(f"first {first:.1f}, again {second:.1f} CPU-seconds, {load}")
-    yield Claim("limner demo, first run, CPU-seconds", first, goal="<= 20", note=load)
-    yield Claim("limner demo, compiled code cached, CPU-seconds", second, goal="<= 20", note=load)
+    yield Claim("limner demo, first run, CPU-seconds", first, goal="<= 10", note=load)
+    yield Claim("limner demo, compiled code cached, CPU-seconds", second, goal="<= 10", note=load)
 
 
 if __name__ == "__main__":
