@@ -44,7 +44,7 @@ def opened(world):
 def models(tmp_path_factory):
     """Folders by kind; each is made when a test asks for it."""
     folders, folder = {}, tmp_path_factory.mktemp("models")
-    makers = {"clip": _multimodal, "colpali": tiny.colpali, "cross": tiny.image_cross_encoder}
+    makers = {"clip": _multimodal, "colpali": tiny.colpali, "cross": tiny.image_cross_encoder, "vilt": tiny.vilt}
     makers |= {kind: lambda place, kind=kind: tiny.blip(place, kind=kind) for kind in ("blip", "blip-2")}
 
     def find(kind):
@@ -143,6 +143,23 @@ def test_image_text_matching_heads_equal_their_library(models, world, opened, ki
     assert scores.std() > 1e-3
 
 
+def test_vilt_equals_its_library_whatever_stands_in_a_batch(models, world, opened):
+    """Images of two shapes, so that a batch is padded; the library draws patches at random unless all are asked for."""
+    import transformers
+
+    ours = scorer("vilt", model=models("vilt"), batch_size=4, device="cpu")
+    theirs = transformers.ViltForImageAndTextRetrieval.from_pretrained(models("vilt"), max_image_length=-1).eval()
+    images = [opened[0], opened[1].resize((80, 32)), opened[2], opened[0]]
+    texts = [TEXTS[n % 4] for n in range(4)]
+    scores = ours.score_pairs(images, texts)
+    for image, text, score in zip(images, texts, scores, strict=True):
+        inputs = ours.tokenizer([text], return_tensors="pt") | ours.processor(images=image, return_tensors="pt")
+        with torch.no_grad():
+            assert score == pytest.approx(float(theirs(**inputs).logits[0, 0]), abs=2e-4)
+    assert scores.std() > 1e-3
+    np.testing.assert_array_equal(scores, ours.score_pairs(images, texts))
+
+
 def test_a_cross_encoder_that_reads_images(library, models, world, opened):
     ours = scorer("image-cross-encoder", model=models("cross"), batch_size=3, device="cpu")
     theirs = library.CrossEncoder(str(models("cross")), device="cpu")
@@ -178,10 +195,13 @@ def _limner(*words):
 
 @pytest.mark.parametrize(
     "name",
-    ["multi-vector(model={colpali})", "sentence-transformers-multimodal(model={clip})", "blip-itm(model={blip})"],
+    [
+        *("multi-vector(model={colpali})", "sentence-transformers-multimodal(model={clip})", "blip-itm(model={blip})"),
+        *("vilt(model={vilt})", "{vilt}"),
+    ],
 )
 def test_one_command_from_a_name_to_a_report(models, name):
-    named = name.format(**{kind: models(kind) for kind in ("colpali", "clip", "blip") if kind in name})
+    named = name.format(**{kind: models(kind) for kind in ("colpali", "clip", "blip", "vilt") if kind in name})
     done = _limner("evaluate", "scenes", "-O", "images=10", "--split", "all", "--model", named, "--json")
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout)
@@ -204,6 +224,8 @@ def test_refusals(models, tmp_path, world):
         limner.encoders.encoded(late, TEXTS)
     with pytest.raises(LimnerError, match="is a model of kind 'bert': expected blip or blip-2"):
         scorer("blip-itm", model=blind)
+    with pytest.raises(LimnerError, match="is a model of kind 'bert': expected vilt"):
+        scorer("vilt", model=blind)
     with pytest.raises(LimnerError, match="no images: for pairs of texts use the scorer 'cross-encoder'"):
         scorer("image-cross-encoder", model=tiny.backbone(tmp_path / "pairs", labels=1))
     done = _limner(

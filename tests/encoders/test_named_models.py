@@ -193,6 +193,7 @@ def test_a_folder_is_read_as_its_repository_is(repository_of, hub):
         ({"model_type": "siglip2"}, "siglip"), ({"model_type": "colqwen2"}, "multi-vector"),
         ({"model_type": "blip", "architectures": ["BlipForImageTextRetrieval"]}, "blip-itm"),
         ({"model_type": "blip-2", "architectures": ["Blip2ForImageTextRetrieval"]}, "blip-itm"),
+        ({"model_type": "vilt", "architectures": ["ViltForImageAndTextRetrieval"]}, "vilt"),
         ({"model_type": "bert", "architectures": ["BertForSequenceClassification"], "id2label": {"0": "x"}},
          "cross-encoder"),
         ({"architecture": "resnet10t", "pretrained_cfg": {}}, "timm"),

@@ -157,6 +157,22 @@ def blip(folder: Path, *, kind: str = "blip") -> Path:
     return folder
 
 
+def vilt(folder: Path) -> Path:
+    """ViLT with its head for retrieval; images are larger than the most patches that its settings allow."""
+    import torch
+    import transformers
+
+    fast_tokenizer = tokenizer(folder, kind="bert")
+    size = {"image_size": 32, "patch_size": 8, "max_position_embeddings": 40, "max_image_length": 4}
+    config = transformers.ViltConfig(
+        **SHAPE, **size, vocab_size=len(fast_tokenizer), pad_token_id=fast_tokenizer.pad_token_id
+    )
+    torch.manual_seed(5)
+    larger(transformers.ViltForImageAndTextRetrieval(config)).save_pretrained(folder)
+    _processor("Vilt")(size={"shortest_edge": 32}, size_divisor=8).save_pretrained(folder)
+    return folder
+
+
 def larger(model):
     """The model with larger weights: those of the usual start make all items alike."""
     import torch

@@ -37,7 +37,8 @@ PLACES = {
 VALUES = {
     "--model clip": {"DIR": "clip"}, "--model sentence-transformers": {"DIR": "backbone"},
     "--model DIR": {"DIR": "pcme"}, "summariser": {"DIR": "t5"}, "translator": {"DIR": "t5"},
-    "backbone": {"DIR": "backbone"}, "blip-itm": {"DIR": "blip"}, "--judgements NAME": {"NAME": "right.qrels"},
+    "backbone": {"DIR": "backbone"}, "blip-itm": {"DIR": "blip"}, "vilt": {"DIR": "vilt"},
+    "--judgements NAME": {"NAME": "right.qrels"},
     "instances": {"instances=FILE": "instances=instances.json"}, "--with FILE": {"FILE": "merged.qrels"},
     "--images FILE": {"--images FILE --texts FILE": "--images coco-5k-i.npy --texts coco-5k-t.npy"},
     "--scores FILE": {"--scores FILE": "--scores scores.npy"}, "": {"NAME": "histograms", "FILE": "out.run"},
@@ -128,6 +129,7 @@ def _models(folder: Path) -> None:
     tiny.clip(folder / "clip")
     tiny.backbone(folder / "backbone")
     tiny.blip(folder / "blip")
+    tiny.vilt(folder / "vilt")
     (folder / "t5").mkdir()
     tokenizer = tiny.tokenizer(folder / "t5", kind="bert")
     config = transformers.T5Config(

@@ -95,6 +95,8 @@ def _of_transformers(kind: str, config: Content, model: str) -> Adapter:
     classes = [str(each) for each in config.get("architectures") or ()]
     if any(each in _ITM for each in classes):
         return Adapter("blip-itm", is_scorer=True)
+    if "ViltForImageAndTextRetrieval" in classes:
+        return Adapter("vilt", is_scorer=True)
     if kind in SETS:
         return Adapter("multi-vector")
     if any(each.endswith("ForSequenceClassification") for each in classes) and _labels(config) == 1:

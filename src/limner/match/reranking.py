@@ -41,6 +41,7 @@ SCORERS: Registry[object] = Registry(
         "cross-encoder": "limner.systems.towers.pairs:CrossEncoderScorer",
         "image-cross-encoder": "limner.systems.towers.image_pairs:ImageCrossEncoder",
         "levenshtein": "limner.papers.file_name_systems:Levenshtein",
+        "vilt": "limner.systems.towers.image_pairs:ViltScorer",
     },
 )
 """Pair scorers by name: classes or functions that are called with the options, or scorer objects."""

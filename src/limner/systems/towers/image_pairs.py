@@ -1,6 +1,6 @@
-"""Scorers of pairs of an image and a text: image-text matching heads (BLIP, BLIP-2), and cross-encoders.
+"""Scorers of pairs of an image and a text: image-text matching heads (BLIP, BLIP-2), ViLT, and cross-encoders.
 
-Both kinds encode image and text jointly, so nothing can be precomputed: they re-rank the candidates of a faster system,
+All encode image and text jointly, so nothing can be precomputed: they re-rank the candidates of a faster system,
 or score the few pairs of a probe. If the model allows it, each image is encoded only once for all its pairs.
 """
 
@@ -181,6 +181,54 @@ class ItmScorer(ImagePairScorer):
         )
         logits: Tensor = self.model.itm_head(read.last_hidden_state[:, :count].to(self.model.itm_head.weight.dtype))
         return logits.mean(dim=1)
+
+
+class ViltScorer(ImagePairScorer):
+    """ViLT with its head for retrieval (Kim et al. 2021): one transformer over words and patches, and its logit.
+
+    Nothing is encoded once per image: each pair is read whole. All patches count, whatever their number.
+
+    Args:
+        model: A folder, or a name on the Hugging Face hub, such as "dandelin/vilt-b32-finetuned-coco".
+        options: `device`, `precision` and `batch_size` of `ImagePairScorer`.
+    """
+
+    what = "the scorer 'vilt'"
+
+    def __init__(
+        self, model: str | Path, *, device: str = "auto", precision: str = "auto", batch_size: int = 32
+    ) -> None:
+        super().__init__(model, device=device, precision=precision, batch_size=batch_size)
+        library = needed("transformers", what=self.what)
+        kind = pretrained(library.AutoConfig.from_pretrained, self.folder).model_type
+        if kind != "vilt":
+            raise LimnerError(f"{self.folder} is a model of kind {kind!r}: expected vilt")
+        self.model = trained(library.ViltForImageAndTextRetrieval.from_pretrained, self.folder).to(self.device).eval()
+        self.model.config.max_image_length = -1  # otherwise the model draws some patches at random
+        self.tokenizer = pretrained(library.AutoTokenizer.from_pretrained, self.folder)
+        self.processor = pretrained(library.AutoImageProcessor.from_pretrained, self.folder)
+        self.max_tokens = int(self.model.config.max_position_embeddings)
+
+    def read(self, image: object) -> Tensor:
+        """The resized image, without padding."""
+        return torch.as_tensor(self.processor(images=image, return_tensors="pt")["pixel_values"])[0]
+
+    def batch(self, images: list[Tensor], texts: list[str]) -> Tensor:
+        """The logits; images of several sizes are padded and masked."""
+        count_texts(self.tokenizer, texts, limit=self.max_tokens)
+        options = {"padding": True, "truncation": True, "max_length": self.max_tokens, "return_tensors": "pt"}
+        tokens = self.tokenizer(texts, **options).to(self.device)
+        height, width = (max(image.shape[side] for image in images) for side in (1, 2))
+        pixels = torch.zeros(len(images), images[0].shape[0], height, width)
+        mask = torch.zeros(len(images), height, width, dtype=torch.long)
+        for number, image in enumerate(images):
+            pixels[number, :, : image.shape[1], : image.shape[2]] = image
+            mask[number, : image.shape[1], : image.shape[2]] = 1
+        with torch.random.fork_rng(devices=[]):  # the model shuffles patches, which changes the last bits of a sum
+            torch.manual_seed(0)
+            output = self.model(**tokens, pixel_values=pixels.to(self.device), pixel_mask=mask.to(self.device))
+        logits: Tensor = output.logits[:, 0]
+        return logits
 
 
 class ImageCrossEncoder(ImagePairScorer):
