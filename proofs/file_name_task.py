@@ -12,7 +12,6 @@ cleaned as for Wikipedia. Training has every image with a name in each language,
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from pathlib import Path
 from urllib.parse import quote
@@ -53,11 +52,6 @@ def _slip(word: str, rng: np.random.Generator) -> str:
     if rng.random() < 0.5:
         return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
     return word[:at] + word[at + 1 :]
-
-
-def says_nothing(name: str) -> bool:
-    """Whether a cleaned file name is a camera's."""
-    return re.fullmatch(r"(DSC|IMG |P10)\d+", name) is not None
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shlex
@@ -164,11 +163,6 @@ def test_pages_have_a_previous_and_a_next(site):
     text = (site / "tutorials" / "labels.html").read_text(encoding="utf-8")
     assert "clip.html" in text.partition("md-footer__link--prev")[0][-600:] + text.partition("md-footer__link--prev")[2]
     assert "md-footer__link--next" in text
-
-
-def _is_public(name: str) -> bool:
-    package, _, attribute = name.rpartition(".")
-    return attribute in getattr(importlib.import_module(package), "__all__", ())
 
 
 def test_evidence_and_the_total_show_what_is_saved():

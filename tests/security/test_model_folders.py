@@ -36,7 +36,6 @@ CASES = [
     *(("clip", name, change, OF_IMAGES) for name, change in hostile.IMAGES.items()),
 ]
 MAJOR = int(version("sentence-transformers").partition(".")[0]) if find_spec("sentence_transformers") else 0
-LENGTH = {"model_max_length": 9}
 NAMED = [pytest.param(*case, id=f"{case[0]}: {case[1]}") for case in CASES]
 
 
