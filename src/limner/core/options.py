@@ -199,10 +199,10 @@ def _hint(name: str, hint: object, owner: object) -> object:
 
 
 def typed(name: str, value: object, hint: object) -> object:
-    """Converts a value to an annotated type; an int is accepted for a float, a list for a tuple or a frozenset.
+    """Converts a value to an annotated type: an int to a float, a list to a tuple, "a,b" to a list of texts.
 
-    >>> typed("rate", 1, float), typed("heads", [2, 3], tuple[int, ...])
-    (1.0, (2, 3))
+    >>> typed("rate", 1, float), typed("heads", [2, 3], tuple[int, ...]), typed("languages", "de,en", Sequence[str])
+    (1.0, (2, 3), ['de', 'en'])
     """
     allowed = typing.get_args(hint) if _is_union(hint) else (hint,)
     if Any in allowed or (value is None and type(None) in allowed):
@@ -214,6 +214,9 @@ def typed(name: str, value: object, hint: object) -> object:
             return _inside(name, value, kind)
     if bool in allowed and truth(value) is not None:
         return truth(value)
+    texts = next((kind for kind in allowed if typing.get_args(kind) in ((str,), (str, ...))), None)
+    if isinstance(value, str) and texts is not None:
+        return typed(name, [each.strip() for each in value.split(",")], texts)
     raise LimnerError(f"{name}={value!r} is {type(value).__name__}: expected {_words(hint)}")
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
 from limner.core.paths import damage_told
 from limner.core.progress import ProgressLike
-from limner.core.registry import Registry, checked
+from limner.core.registry import Registry, checked, imported
 from limner.datasets.catalogue import BUILT_IN, Dataset
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if not TYPE_CHECKING:
 __all__ = ["DATASETS", "Dataset", "dataset", "datasets", "detect", "load", "write"]
 
 
-_HARMLESS = {"images", "check_images", "strict"}
+_HARMLESS = {"images", "check_images", "revision", "strict"}
 """Options of loaders that do not change how many texts there are."""
 _BY_NAME = {each.name: each for each in BUILT_IN}
 Loader = Callable[..., "Collection"]
@@ -80,7 +80,10 @@ def load(spec: object, *, split: str | None = None, trust: bool = True, **option
         return load_object(spec, split=split, **checked(load_object, options, what="a table in memory", filled=1))
     name, loader, path = _resolved(spec, trusted=trust)
     _refuse_no_path(name, loader, path)
-    is_from_hub = name != "hf" and loader is DATASETS["hf"]
+    is_from_hub = name in _BY_NAME and str(spec) == name and path == _BY_NAME[name].hub
+    repository, _, known_commit = str(path).partition("@")
+    if is_from_hub and "revision" in options:
+        path = repository
     fetched_split = (split or "test") if is_from_hub else split
     chosen = checked(loader, options, what=repr(name), filled=1)
     arguments = () if path is None else (path,)
@@ -89,6 +92,8 @@ def load(spec: object, *, split: str | None = None, trust: bool = True, **option
         loaded = loader(*arguments, split=fetched_split, **chosen)
     if is_from_hub:
         loaded = replace(loaded, name=name, splits={str(fetched_split): loaded.images.ids})
+        if "revision" in options and known_commit:
+            loaded = _of_commit(loaded, known_commit)
     part = loaded.split(split) if split is not None and loaded.splits else loaded  # a loader may leave this to `load`
     is_named = str(spec).partition(":")[0] == name
     return _compared(part, name, texts=not options.keys() - _HARMLESS) if is_named else part
@@ -103,6 +108,14 @@ def _or_folder(name: str) -> Iterator[None]:
         raise
     except LimnerError as error:
         raise LimnerError(f"{error}. Or from a folder, as '{name}:DIR': {dataset(name).fetch}") from error
+
+
+def _of_commit(collection: Collection, known: str) -> Collection:
+    """Adds a warning if a chosen revision of a known data set is another commit than the known one."""
+    if str(collection.origin).endswith(f"@{known}"):
+        return collection
+    warning = f"{collection.origin} is not the known commit of {collection.name}, {known}: do not compare its figures"
+    return replace(collection, warnings=(*collection.warnings, f"{warning} with published ones"))
 
 
 def _compared(collection: Collection, name: str, *, texts: bool) -> Collection:
@@ -224,7 +237,7 @@ def _resolved(spec: str | Path, *, trusted: bool) -> tuple[str, Loader, str | Pa
     if entry.needs_path and not remainder and not entry.hub:
         raise LimnerError(f"{head!r} needs a path: write '{head}:DIR'. {entry.fetch}")
     if entry.hub and not remainder:
-        return head, DATASETS["hf"], entry.hub
+        return head, imported(entry.hub_loader, what="data set"), entry.hub
     return *_name_and_loader(entry), remainder or None
 
 

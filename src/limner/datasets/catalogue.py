@@ -18,6 +18,7 @@ class Dataset:
         needs_path: Whether `load` needs a path.
         hub: Its name on the Hugging Face hub with the commit, if the bare name fetches it from there; its test split by
             default.
+        hub_loader: The function that loads it from there, as "module:function".
         licence: The terms, if they are known for certain.
         sizes: The published numbers of images and texts, of all of it and of its splits; 0 for any number.
     """
@@ -29,6 +30,7 @@ class Dataset:
     fetch: str = "Your own data; nothing to download."
     needs_path: bool = True
     hub: str = ""
+    hub_loader: str = "limner.datasets.hub_data:load_hub"
     licence: str = ""
     sizes: tuple[tuple[int, int], ...] = ()
 
@@ -157,7 +159,11 @@ BUILT_IN = (
         "1,000 COCO images with captions in 11 languages (Aggarwal & Kale 2020)",
         "limner.datasets.multilingual:load_xtd10",
         files=("XTD10/test_1kcaptions_*.txt", "test_1kcaptions_*.txt"),
-        fetch="The adobe-research/Cross-lingual-Test-Dataset-XTD10 repository as DIR, and COCO's images.",
+        fetch=(
+            "limner knows no copy of it on the hub with its images and all languages: take the"
+            " adobe-research/Cross-lingual-Test-Dataset-XTD10 repository as DIR, and COCO's photographs (train2014 and"
+            " val2014) as images=FOLDER."
+        ),
         sizes=((1_000, 0),),
     ),
     Dataset(
@@ -166,8 +172,10 @@ BUILT_IN = (
         "limner.datasets.multilingual:load_crossmodal",
         files=("captions.jsonl", "*/captions.jsonl"),
         fetch="google.github.io/crossmodal-3600: unpack captions.zip and images.tgz into DIR.",
+        hub="floschne/xm3600@8d3e5665526c55a5855cd6ddfbaba2032bc7cee4",
+        hub_loader="limner.datasets.known_on_hub:load_crossmodal_hub",
         licence="Captions CC BY 4.0; photographs of Open Images, CC BY 2.0.",
-        sizes=((3_600, 0),),
+        sizes=((3_600, 261_375),),
     ),
     Dataset(
         "sugarcrepe",
@@ -177,6 +185,8 @@ BUILT_IN = (
             "github.com/RAIVNLab/sugar-crepe: its folder data as DIR, and COCO's val2017 photographs as images=FOLDER. "
             "'limner explain probe DIR' compares each caption with its own negative."
         ),
+        hub="mteb/SUGARCREPE_fmt@e9e0e3ce40c94023c819d3413edb5d090ec9f0d8",
+        hub_loader="limner.datasets.known_on_hub:load_sugarcrepe_hub",
         licence="MIT; the photographs are under the terms of Flickr.",
     ),
     Dataset(

@@ -231,7 +231,8 @@ def probe(
         str,
         typer.Argument(
             metavar="PROBE",
-            help="A file or folder in the format of SugarCrepe(++), ARO, VALSE, NegBench or Winoground; or scenes.",
+            help="A file or folder in the format of SugarCrepe(++), ARO, VALSE, NegBench or Winoground; or sugarcrepe "
+            "(from the hub), or scenes.",
         ),
     ],
     system: Annotated[str | None, system_word(f"The system: {SYSTEM}")] = None,
@@ -256,6 +257,7 @@ def probe(
     system is trained on; scenes has -O cases=N and -O seed=N.
 
     Examples:
+      $ limner explain probe sugarcrepe --model openai/clip-vit-base-patch32
       $ limner explain probe sugar-crepe/data -O images=val2017 --model 'clip(model=DIR)'
       $ limner explain probe winoground.jsonl -O images=images --model 'clip(model=DIR)'
       $ limner explain probe valse/ -O corpus=flickr8k:DIR
@@ -281,6 +283,8 @@ def probe(
 
 
 def _probe(source: str, options: OptionValues) -> Probe:
+    from limner.datasets import dataset
+    from limner.datasets.known_on_hub import sugarcrepe_probe
     from limner.datasets.probe_files import read_probe
     from limner.datasets.scenes.scene_probes import scenes_probe
 
@@ -290,6 +294,10 @@ def _probe(source: str, options: OptionValues) -> Probe:
         return scenes_probe(number(options, "cases", 200), seed=number(options, "seed", 0))
     if "cases" in options or "seed" in options:
         raise typer.BadParameter("-O cases and -O seed are for scenes: a file has the cases that it has")
+    if source == "sugarcrepe" and not Path(source).exists():
+        if "images" in options:
+            raise typer.BadParameter("-O images with sugarcrepe: its images come with it; leave it out")
+        return sugarcrepe_probe(dataset(source).hub)
     return read_probe(source, images=Path(str(options["images"])) if "images" in options else None)
 
 
