@@ -116,8 +116,8 @@ def evaluations(folder: Path, images: int) -> dict[str, list[str]]:
     np.save(files[1], np.repeat(vectors, 5, axis=0) + np.float32(NOISE) * noise)
     command = [*LIMNER, "evaluate", "per-image:5", "--images", files[0], "--texts", files[1]]
     script = [sys.executable, "-c", EVALUATION, *files]
-    ways = {"limner evaluate": command, "import limner; limner.evaluate": script}
-    named = {f"{way} {images}{state}": words for way, words in ways.items() for state in ("", f", {EMPTY}")}
+    commands = {"limner evaluate": command, "import limner; limner.evaluate": script}
+    named = {f"{name} {images}{state}": words for name, words in commands.items() for state in ("", f", {EMPTY}")}
     return named | {f"{name} {images}": [sys.executable, "-c", code, *files] for name, code in SCRIPTS.items()}
 
 

@@ -89,6 +89,7 @@ def test_the_commands_write_a_row_per_system(files, tmp_path, command):
 def test_the_table_is_printed(files):
     data = json.loads(run("compare", *files, "--show", "systems", "--measures", "R@1", "--json").stdout)
     assert data["columns"] == ["pairs i2t R@1", "pairs t2i R@1"] and len(data["rows"]) == 3
+    assert [set(row["values"]) for row in data["rows"]] == [set(data["columns"])] * 3
     assert "fair_2" in run("compare", *files, "--show", "systems").stdout
     run("compare", *files, "--show", "systems", "-o", "t.pdf", status=3)
 

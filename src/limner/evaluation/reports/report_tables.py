@@ -220,7 +220,12 @@ class SystemTable(TableReport):
 
     def describe(self) -> dict[str, object]:
         """The table as plain values."""
-        return {"columns": [" ".join(column) for column in self.columns], "rows": self.rows()}
+        named = ("system", "collection")
+        rows = [
+            {name: row[name] for name in named} | {"values": {k: v for k, v in row.items() if k not in named}}
+            for row in self.rows()
+        ]
+        return {"columns": [" ".join(column) for column in self.columns], "rows": rows}
 
     def document(self) -> Document:
         """A table per view."""
