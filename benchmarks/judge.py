@@ -40,17 +40,17 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         folder = Path(place)
         with running(latency=LATENCY) as stub:
             one = _pace(folder, world, pairs[: number // 20], stub, concurrency=1)
-            many = _pace(folder, world, pairs, stub, concurrency=32, cache=ReplyCache(folder))
+            parallel = _pace(folder, world, pairs, stub, concurrency=32, cache=ReplyCache(folder))
             cached = _pace(folder, world, pairs, stub, concurrency=32, cache=ReplyCache(folder))
             together = _pace(folder, world, sorted(pairs), stub, concurrency=32, pairs_per_request=5)
         with running(latency=LATENCY, faults=FAULTS) as stub:
             faulty = _pace(folder, world, pairs, stub, concurrency=32)
             note = f"{faulty.requests:,} requests; " + ", ".join(f"{n:,} {kind}" for kind, n in stub.statuses.items())
-        with running(latency=LATENCY, most=RATE) as stub:
+        with running(latency=LATENCY, per_second=RATE) as stub:
             limited = _pace(folder, world, pairs[: number // 4], stub, concurrency=32)
             refused = f"{stub.statuses['429']:,} of {limited.requests:,} requests were refused"
     yield Claim("pairs per second, one at a time", one.rate, 1 / LATENCY, "<= 1", source="theory")
-    yield Claim("pairs per second, 32 at once", many.rate, goal=">= 50", note=f"at most {32 / LATENCY:g}")
+    yield Claim("pairs per second, 32 at once", parallel.rate, goal=">= 50", note=f"at most {32 / LATENCY:g}")
     yield Claim("pairs per second, 32 at once, one request in ten fails", faulty.rate, goal=">= 50", note=note)
     yield Claim("pairs per second, 32 at once, up to 5 pairs in a request", together.rate, goal=">= 50")
     yield Claim("requests for pairs whose answers are in the cache", cached.requests, goal="<= 0")

@@ -26,16 +26,18 @@ class Stub(ThreadingHTTPServer):
     Args:
         latency: Seconds before each answer.
         faults: The share of requests that fail, each kind of fault equally often.
-        most: Requests per second; more are refused with status 429. None for no limit.
+        per_second: Requests per second; more are refused with status 429. None for no limit.
         seed: Seed of the faults.
     """
 
     request_queue_size = 256
     daemon_threads = True
 
-    def __init__(self, *, latency: float = 0.0, faults: float = 0.0, most: float | None = None, seed: int = 0) -> None:
+    def __init__(
+        self, *, latency: float = 0.0, faults: float = 0.0, per_second: float | None = None, seed: int = 0
+    ) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.latency, self.faults, self.most = latency, faults, most
+        self.latency, self.faults, self.per_second = latency, faults, per_second
         self.random, self.lock = random.Random(seed), threading.Lock()
         self.asked: Counter[str] = Counter()
         self.answered: Counter[str] = Counter()
@@ -53,7 +55,7 @@ class Stub(ThreadingHTTPServer):
         with self.lock:
             time_now = time.monotonic()
             self.starts = [start for start in self.starts if time_now - start < 1]
-            if self.most is not None and len(self.starts) >= self.most:
+            if self.per_second is not None and len(self.starts) >= self.per_second:
                 return "429"
             self.starts.append(time_now)
             return self.random.choice(FAULTS) if self.random.random() < self.faults else ""

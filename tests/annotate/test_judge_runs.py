@@ -115,7 +115,7 @@ def test_kills_lose_no_answer_and_ask_no_answered_pair_again(tmp_path, world, pa
 
 
 def test_an_endpoint_with_a_limit_gets_fewer_requests_until_it_takes_them(store, world, pairs):
-    with running(most=30) as stub:
+    with running(per_second=30) as stub:
         judge = judge_of(stub, world, concurrency=16, tries=20, wait=0.05)
         counts = ask_all(store, judge, pairs[:90])
     assert counts["failed"] == 0 and counts["new"] == 90 and stub.statuses["429"] > 0

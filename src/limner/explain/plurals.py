@@ -244,7 +244,7 @@ def _verbs(
     compound = follows(tokens, head) == "and"
     if compound and (head + 2 >= stop or tokens[head + 2].low not in STARTS or not to_plural):
         return None
-    found = False
+    has_verb = False
     for place in range(head + 1, stop):
         word, before = tokens[place].low, tokens[place - 1].low
         if word in RELATIVES:
@@ -252,17 +252,15 @@ def _verbs(
         joins = before == "and" or "," in text[tokens[place - 1].stop : tokens[place].start]
         if (
             joins
-            and found
+            and has_verb
             and (word in STARTS or (tags(tokens)[place] == "n" and not _can_agree(word, wordnet, to_plural=to_plural)))
         ):
             return changes  # another clause or another object: what follows has another subject
-        if joins and found and word in STARTS:
-            return changes
-        sure = _agrees(tokens, place, wordnet, to_plural=to_plural, joins=joins, found=found)
-        if sure is None or (sure and compound):
+        agrees = _agrees(tokens, place, wordnet, to_plural=to_plural, joins=joins, has_verb=has_verb)
+        if agrees is None or (agrees and compound):
             return None
-        if sure:
-            found = True
+        if agrees:
+            has_verb = True
             new = AGREE.get(word) or (wordnet.base(word, "v") if to_plural else inflect(word, "s"))
             changes.append((tokens[place], str(new)))
             if word in ("is", "was", "are", "were") and follows(tokens, place) in (
@@ -274,7 +272,7 @@ def _verbs(
                 "her",
             ):
                 return None  # "is a pirate"
-    if not to_plural and not found and not follows(tokens, head).endswith("ing"):
+    if not to_plural and not has_verb and not follows(tokens, head).endswith("ing"):
         return None
     return changes
 
@@ -301,32 +299,32 @@ NOMINAL = word_set(
 
 
 def _agrees(
-    tokens: list[Token], place: int, wordnet: WordNet, *, to_plural: bool, joins: bool, found: bool
+    tokens: list[Token], place: int, wordnet: WordNet, *, to_plural: bool, joins: bool, has_verb: bool
 ) -> bool | None:
     """Whether a word is a finite verb of the subject; None where this is not sure."""
     word, before = tokens[place].low, tokens[place - 1].low
     if not _can_agree(word, wordnet, to_plural=to_plural):
         return False
-    if found and not joins:
+    if has_verb and not joins:
         return None if word in AGREE else False  # "for the ball the girl is holding"
     if word in AGREE:
         return True
     if before in css_colours() and tokens[place - 2].low in ("wearing", "in", "dressed", "all"):
         return None if usual_part(word) != "v" else True  # "a woman wearing white reaches"
-    if before in ADVERBS and not found and usual_part(word) == "v":
+    if before in ADVERBS and not has_verb and usual_part(word) == "v":
         return None  # "with its ears up runs"
     if before in css_colours() and leads(tokens, place - 1) == "and" and usual_part(word) == "v":
         return None  # "a woman in red and white poses"
     if before in NOMINAL or before in css_colours() or before in NUMBERS:
         return False
     if tags(tokens)[place] == "v":
-        if to_plural and not found and _is_bare(tokens, place - 1, wordnet):
+        if to_plural and not has_verb and _is_bare(tokens, place - 1, wordnet):
             return None  # "with rainbow flags"
         return True if usual_part(word) == "v" or tags(tokens)[place - 2 : place] == ("x", "n") else None
     if not to_plural and (wordnet.has(before, "a") or before.endswith("ing")):
         return False
     verbal = usual_part(word) == "v"
-    if joins and found:
+    if joins and has_verb:
         return True if verbal else None
     return None if verbal or (to_plural and joins) else False
 
@@ -346,8 +344,8 @@ def _pronouns(tokens: list[Token], head: int, stop: int, wordnet: WordNet) -> li
     places = [at for at in range(head + 1, len(tokens)) if tokens[at].low in TO_THEIR]
     if not places:
         return []
-    others = [t.low for t, kind in zip(tokens[head + 1 :], tags(tokens)[head + 1 :], strict=True) if kind == "n"]
-    if any(is_person(noun, wordnet) or is_animal(noun, wordnet) for noun in others) or any(p >= stop for p in places):
+    nouns = [t.low for t, kind in zip(tokens[head + 1 :], tags(tokens)[head + 1 :], strict=True) if kind == "n"]
+    if any(is_person(noun, wordnet) or is_animal(noun, wordnet) for noun in nouns) or any(p >= stop for p in places):
         return None
     changes: list[Change] = []
     for at in places:

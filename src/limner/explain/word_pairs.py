@@ -166,10 +166,10 @@ def verb(text: str, tokens: list[Token], at: int, context: Context) -> Edit | No
     if opposite is None or form is None or not _is_verb(text, tokens, at, form):
         return None
     after = "" if text[tokens[at].stop :].lstrip()[:1] in tuple(".,;!") else follows(tokens, at)
-    others = [token.low for place, token in enumerate(tokens) if place != at]
+    neighbours = [token.low for place, token in enumerate(tokens) if place != at]
     if (
         not (after in opposite.after or _is_object(opposite, after))
-        or opposite.never.intersection(others)
+        or opposite.never.intersection(neighbours)
         or not _doable(text, tokens, at, opposite, wordnet)
     ):
         return None
