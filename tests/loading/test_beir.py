@@ -113,3 +113,17 @@ def test_a_folder_without_queries_says_which_file_is_missing(tmp_path):
     lines(tmp_path / "corpus.jsonl", [{"_id": "a", "image": "a.jpg"}])
     with pytest.raises(LimnerError, match=r"has no queries.jsonl: expected the queries of BEIR.*it has 'corpus.jsonl'"):
         load_beir(tmp_path)
+
+
+def test_queries_without_a_file_of_their_own_are_the_ids_in_the_qrels(tmp_path):
+    lines(tmp_path / "corpus.jsonl", [{"_id": key, "image": f"{key}.jpg"} for key in "ab"])
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\ta\t1\nq2\tb\t1\n")
+    (tmp_path / "run.json").write_text(json.dumps({"q1": {"a": 0.9, "b": 0.1}, "q2": {"a": 0.8, "b": 0.2}}))
+    loaded = load_beir(tmp_path)
+    assert list(loaded.texts.ids) == ["q1", "q2"] and loaded.texts.values == ("", "")
+    assert len(loaded.judgements) == 2 and "only the ids of the queries" in loaded.warnings[0]
+    run = ["evaluate", str(tmp_path), "--run", str(tmp_path / "run.json"), "--measures", "R@1", "--json"]
+    assert json.loads(CliRunner().invoke(app, run).stdout)["results"][0]["value"] == 0.5
+    done = CliRunner().invoke(app, ["evaluate", str(tmp_path), "--model", "offline", "--split", "all"])
+    assert done.exit_code == 3 and "texts are empty" in done.output, done.output

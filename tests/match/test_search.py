@@ -614,7 +614,8 @@ def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (["search", "nowhere", "a"], 3, "no index at"),
+        (["search", "nowhere", "a"], 3, "no index at nowhere, and no folder of photographs: check the path"),
+        (["search", "i", " "], 2, "TEXT is empty"),
         (["search", "I"], 2, "give TEXT, --image FILE, both"),
         (["search", "I", "a", "--queries", "q.txt"], 2, "give TEXT, --image FILE, both"),
         (["search", "I", "a", "-o", "x.pdf"], 3, "a list of hits is written as"),

@@ -7,7 +7,8 @@ are the images, and only their names are known.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from limner.core.collection import Collection, Items
@@ -30,6 +31,8 @@ def load_beir(
 ) -> Collection:
     """Loads a BEIR folder: `corpus.jsonl`, `queries.jsonl`, and `qrels/train.tsv`, `dev.tsv`, `test.tsv`.
 
+    Without `queries.jsonl` the queries are the ids in the qrels, which is enough to evaluate a run.
+
     Entries have "_id", and "text" (with an optional "title") or "image", a file name. With `split`, the pairs are
     those of one file of qrels, and the corpus stays the whole pool, as in BEIR. Without it all qrels are read; they
     become splits of the collection if no image is judged in two of them.
@@ -42,8 +45,10 @@ def load_beir(
         images: Folder with the images; the BEIR folder by default.
     """
     root = existing(path, what="BEIR folder")
-    _refuse_missing(root)
-    sides = {name: _entries(root / file) for name, file in (("queries", QUERIES), ("corpus", CORPUS))}
+    listed = (root / QUERIES).is_file()
+    _refuse_missing(root, (CORPUS,) if any((root / QRELS).glob("*.tsv")) else (CORPUS, QUERIES))
+    queries = _entries(root / QUERIES) if listed else _judged_queries(root)
+    sides = {"queries": queries, "corpus": _entries(root / CORPUS)}
     with_images = [name for name, rows in sides.items() if any("image" in row for row in rows.values())]
     if direction is None and len(with_images) != 1:
         problem = "images on both sides" if with_images else "no images"
@@ -65,13 +70,23 @@ def load_beir(
     ids = {"queries": sides["queries"], "candidates": sides["corpus"]}
     pairs = Judgements.from_pairs([(q, c, g) for (q, c), g in every.items()], **ids, name="pairs")
     splits = _splits(judged, 1 if task == "t2i" else 0)
-    return Collection(root.name, image_items, texts, pairs.T if task == "t2i" else pairs, splits)
+    loaded = Collection(root.name, image_items, texts, pairs.T if task == "t2i" else pairs, splits)
+    warning = f"{root} has no {QUERIES}: only the ids of the queries are known, enough to evaluate a run"
+    return loaded if listed else replace(loaded, warnings=(warning,))
 
 
-def _refuse_missing(root: Path) -> None:
-    """Refuses a folder without one of its files, and says what is in that file."""
+def _judged_queries(root: Path) -> dict[str, Mapping[str, object]]:
+    """The ids of the queries in all qrels."""
+    rows = (
+        row for file in sorted((root / QRELS).glob("*.tsv")) for _, row in table(file, delimiter="\t", quoted=False)
+    )
+    return {row["query-id"]: {} for row in rows if row.get("query-id")}
+
+
+def _refuse_missing(root: Path, names: Sequence[str]) -> None:
+    """Refuses a folder without one of these files, and says what is in that file."""
     for name, content in ((CORPUS, "the candidates"), (QUERIES, "the queries")):
-        if not (root / name).is_file():
+        if name in names and not (root / name).is_file():
             present_files = sorted(file.name for file in root.glob("*.jsonl"))
             present = f"it has {shown(present_files)}" if present_files else "it has no .jsonl file"
             raise LimnerError(

@@ -280,7 +280,9 @@ def _named(row: Mapping[str, object], columns: Mapping[str, str], at: At) -> dic
         role_missing = "image" if "image" not in named else "caption"
         names = " or ".join(map(repr, COLUMNS[role_missing]))
         refuse(
-            at, f"no column {names}; there are {shown(row, most=12)}; name it with columns={{{role_missing!r}: ...}}"
+            at,
+            f"no column {names}; there are {shown(row, most=12)}; name it with columns={{{role_missing!r}: NAME}} "
+            f"(-O columns={role_missing}=NAME)",
         )
     return named
 

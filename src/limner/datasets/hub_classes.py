@@ -131,7 +131,7 @@ def refuse_incomplete(columns: HubColumns, names: Sequence[str], *, place: str) 
         expected = " or ".join((_IMAGES if role == "image" else _CAPTIONS)[:4])
         raise LimnerError(
             f"{place} has no column of {role}s: it has {shown(names, most=12)}, expected {expected}; name it with "
-            f'columns={{"{role}": NAME}}'
+            f'columns={{"{role}": NAME}} (-O columns={role}=NAME)'
         )
 
 

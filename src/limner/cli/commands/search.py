@@ -200,6 +200,8 @@ def _opened(
     trust: bool,
 ) -> Index | PhotoFolder:
     """The index, or the folder of photographs with its index up to date."""
+    if "://" not in path and not Path(path).exists():
+        raise LimnerError(f"no index at {path}, and no folder of photographs: check the path")
     if not is_photo_folder(path):
         return open_index(path, system, encodes=encodes, version=version, features=features, trust=trust)
     if version is not None:
@@ -246,6 +248,8 @@ def _queries(text: list[str] | None, images: list[Path] | None, queries: str | N
 
     if bool(queries) == bool(text or images):
         raise typer.BadParameter("give TEXT, --image FILE, both as one query, or --queries FILE")
+    if not all(each.strip() for each in text or ()):
+        raise typer.BadParameter("TEXT is empty: say what to search for")
     if queries:
         return [read(queries)]
     parts: list[SearchQueries] = []
