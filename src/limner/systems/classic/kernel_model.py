@@ -62,6 +62,7 @@ TEXTS: Registry[Callable[..., Kernel]] = Registry(
         "bow": "limner.systems.classic.kernel_model:bow",
         "trigrams": "limner.systems.classic.kernel_model:trigrams",
         "tagrank": "limner.papers.tagrank:TagRank",
+        "chunks": "limner.papers.chunk_kernel:chunk_kernel",
         "f1": "limner.systems.classic.strings:OverlapF1",
     },
 )
@@ -196,6 +197,7 @@ KERNELS: Registry[object] = Registry(
             "limner.systems.classic.strings:FittedOverlapF1",
             "limner.papers.tagrank:FittedTagRank",
             "limner.papers.lexical_kernel:FittedLexicalKernel",
+            "limner.papers.chunk_kernel:FittedChunkKernel",
         )
     },
 )

@@ -245,7 +245,7 @@ def train(
             of dimensions are used.
         images: The image kernel: "pyramid" or "histogram" of visual words, "linear", "rbf" or "chi2" of features, or
             a kernel.
-        texts: The text kernel: "bow", "trigrams", "tagrank", or a kernel.
+        texts: The text kernel: "bow", "trigrams", "tagrank", "chunks", or a kernel.
         weights: Word weights for a named text kernel: "idf", "root idf" (by default) or "none".
         features: Precomputed features of all images by id; an `Embeddings`, `Histograms`, or a file of
             either.
