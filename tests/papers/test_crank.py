@@ -182,7 +182,7 @@ def test_a_saved_model_is_trained_further(world, tmp_path):
 
 
 def test_a_judge_over_a_frozen_backbone_has_no_similarity_of_its_own(world, model):
-    with pytest.raises(LimnerError, match="uses a frozen backbone"):
+    with pytest.raises(LimnerError, match="has no tuned transformer"):
         model.similarity(world.test)
 
 

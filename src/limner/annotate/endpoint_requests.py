@@ -35,8 +35,8 @@ _FASTER = 0.9  # factor of the spacing where few requests are refused
 class RequestPace:
     """Starts of requests, shared by all threads.
 
-    After a refusal (status 429) all threads pause as long as it asks for. Where more than a tenth of the requests is
-    refused, there are only as many as the endpoint has answered in the same time; then slowly more again.
+    After a refusal (status 429) a thread that calls `wait` next waits as long as it asks for. Where more than a tenth
+    of the requests is refused, there are only as many as the endpoint has answered in the same time; then slowly more.
 
     Args:
         per_minute: Requests per minute at most; None for no limit.

@@ -1,5 +1,9 @@
 """Estimates for complete judgements from the answers of a designed sample.
 
+A design draws units: pairs, queries, or queries at a level of their pool (`limner.annotate.plan`). Of its sample,
+`known` are the pairs given beforehand, `said` the labels that people gave, `truth` both. With the mode "anytime"
+intervals hold whenever somebody stops, with "fixed" only after the planned answers (`limner.stats.stratified`).
+
 A measure is the mean over the queries that have a given match, as in the view "pairs". Which of the others have a match
 is known only when their whole pool is judged; notes say how many have one at least.
 
@@ -51,8 +55,8 @@ class Predicted:
     almost nothing.
 
     Args:
-        columns: One row for each unit of the design; 0 for irrelevant units.
-        means: The mean of each column in each stratum, over the relevant units.
+        columns: One row for each unit of the design; 0 for units that the measure does not need.
+        means: The mean of each column in each stratum, over the units that the measure needs.
         corners: Extreme predictions that enclose all others of the stratum.
     """
 
@@ -67,10 +71,10 @@ class Predicted:
         """The judge's scores and, for a difference over pairs, which system returns each; None if there is neither.
 
         Args:
-            matter: The ids of the relevant units.
+            matter: The numbers of the units that the measure needs.
             codes: The stratum of every unit.
             scores: The judge's score of every unit.
-            signs: For each relevant unit, whether a match increases or decreases the difference, 1 or -1.
+            signs: For each of these units, whether a match increases or decreases the difference, 1 or -1.
         """
         if scores is None and signs is None:
             return None

@@ -119,8 +119,8 @@ class PeopleOverview:
 
     Args:
         answers: How many answers there were.
-        records: The records of all annotators.
-        queue: Finished tasks with a wrong control.
+        records: For each annotator: number of answers, correct controls, agreement with the others, median time.
+        queue: Finished tasks with a wrong control (a pair whose right answer is known).
         agreed: Agreement of people; None with fewer than two people.
         disputed: Pairs with different grades.
         pace: Answers by day, and the remaining work.

@@ -25,7 +25,10 @@ RELEVANCE = {4: 1.0, 3: 0.5, 2: 0.0, 1: 0.0}
 """Grade -> grade of the judgement: yes and weak yes are both positives, with different grades."""
 
 GUIDELINE = "1"
-"""Version of the wording above; every answer stores the version it was given under."""
+"""Version of the question and the meanings of the grades in `forms/pairs.toml`, raised whenever they change.
+
+Every answer stores the version that its annotator read.
+"""
 
 COMMENT_LENGTH = 500
 """Most characters of a comment with an answer."""

@@ -230,6 +230,8 @@ class Collection(Tabular):
     ) -> Collection:
         """Builds a collection of ids only: the first `per_image` texts belong to the first image, and so on.
 
+        If the number of images is divisible by 5, the items get a field "fold", 0 to 4, for the 1K protocol.
+
         Args:
             images: Ids of the images.
             texts: Ids of the texts.

@@ -55,7 +55,7 @@ class Unreadable(LimnerError):
 
     Args:
         name: Name of the image in error messages.
-        where: Its file, or its size in bytes.
+        source: Its file, or its size in bytes.
         reason: A short description of the problem.
     """
 

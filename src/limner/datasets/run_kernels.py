@@ -1,7 +1,7 @@
 """The hot loops of reading run files: columns, plain decimal numbers, and the distinct words.
 
-Distinct words are stored one after another in `held`, word w at starts[w]:starts[w + 1]. `slots` is a hash table of
-their numbers with open addressing; its length is a power of two and at least twice the number of words. An entry has
+Distinct words are stored one after another in `word_bytes`, word w at starts[w]:starts[w + 1]. `slots` is a hash table
+of their numbers with open addressing; its length is a power of two and at least twice the number of words. An entry has
 the number of the word in its low half and other bits of the hash in its high half; -1 marks a free slot.
 
 Compiled on first use and cached on disk. All loops release the GIL.

@@ -1,7 +1,8 @@
 """Encoders turn images and texts into vectors. An encoder has `dim` and `encode(items) -> array`.
 
 That is the whole interface (`Encoder`), for built-in encoders and your own, which are named as "module:thing". A model
-with a joint embedding space for images and texts, such as CLIP or a trained system, is `TwoSided`.
+with a joint embedding space for images and texts, such as CLIP or a trained system, is `TwoSided`. A `SetEncoder` gives
+several vectors per item, such as one per token. `encoded(system, items)` encodes items and checks the result.
 """
 
 from __future__ import annotations

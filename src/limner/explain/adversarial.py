@@ -136,7 +136,7 @@ def attack_all(
         texts: The texts.
         kinds: Keys of `KINDS` or `FURTHER`.
         seed: Random seed.
-        wordnet: The installed WordNet by default.
+        wordnet: The graph; limner's own by default.
         progress: Called with (texts done, texts in total), over all kinds.
     """
     progress = as_progress(progress)

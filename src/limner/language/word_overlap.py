@@ -274,5 +274,5 @@ def _product(a: csr_array, b: csr_array) -> FloatArray:
 
 
 def _share(part: FloatArray, total: FloatArray) -> FloatArray:
-    """`part / whole`; 0 if the whole is 0."""
+    """`part / total`; 0 if the total is 0."""
     return np.divide(part, total, out=np.zeros_like(part), where=total > 0)

@@ -1,7 +1,7 @@
 """Products of two sets of vectors on a torch device, usually a GPU.
 
-The passes are the same as on the CPU; the blocks are tensors with more rows, and their loops are in
-`limner.scores.torch_kernels`.
+Ranks, lists and corrections are computed as on the CPU, block by block; the blocks are tensors with more rows, and
+their loops are in `limner.scores.torch_kernels`.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class TorchScores(Scores):
 
     @property
     def block_rows(self) -> int:
-        """The number of rows that fits into the memory of the GPU."""
+        """The number of rows of a block: about `BLOCK` numbers, at most `MOST_ROWS` rows."""
         if self.rows is not None:
             return self.rows
         if self.query_vectors.device.type == "cpu":
@@ -126,7 +126,10 @@ class TorchScores(Scores):
         return block
 
     def filter(self, workers: int | None, consume: Selective) -> GPUFilter | None:
-        """Low-precision filtering of these scores, if it gives this consumer the same result faster."""
+        """Low-precision filtering of these scores, if it gives this consumer the same result faster.
+
+        None on a cluster, where a runner sends the blocks to other processes.
+        """
         return None if current_runner(workers) else gpu_filter_of(self, consume)
 
     def stream(

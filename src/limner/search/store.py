@@ -60,7 +60,7 @@ class VectorStore:
         path: The path as the user gave it.
         table: The LanceDB table.
         about: Its description.
-        version: An older version, if requested; such a store is read-only.
+        pinned: An older version, if requested; such a store is read-only.
     """
 
     path: str

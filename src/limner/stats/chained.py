@@ -31,7 +31,7 @@ FACTOR_PRIOR = 0.1
 STRETCH = (0.5, 3.0)
 """Least and largest number by which residuals are multiplied."""
 RESIDUAL_KURTOSIS = 6.0
-"""Kurtosis of the residuals before any is known: the level above predicts most values well and a few badly."""
+"""Kurtosis of the residuals before any is known: the step before predicts most values well and a few badly."""
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,8 @@ def leaderboard(
             or view.
         clusters: Number of independent units among them, such as images with several captions; in the same form.
         unit: For tables of numbers: "percent" or "fraction". By default, percent if a number is above 1.
-        unretrieved: For runs: "refuse" or "never", as in `limner.evaluate`.
+        unretrieved: For runs, how relevant candidates missing from a list count: "refuse" measures that depend on
+            them, or count them as "never" found.
         level: The probability that all rank sets of a table contain the true ranks.
         samples: Draws for the critical value.
         seed: The same seed gives the same board.
@@ -250,7 +251,7 @@ def read_table(path: str | Path, *, unit: str | None = None) -> list[BoardEntry]
 
 
 def as_share(measure: Measure, value: float, unit: str, at: At | None = None) -> float:
-    """Converts a number to limner's units: percentages become fractions."""
+    """Converts a number to limner's units: percentages become fractions; a sum of measures (rsum) stays as it is."""
     if not measure.kind.percent or measure.kind.composite is not None:
         return value
     share, bounds = value / 100 if unit == "percent" else value, measure.kind.bounds
@@ -364,7 +365,7 @@ def with_slices(
 def _parts(entry: BoardEntry, collection: Collection, kinds: Sequence[str], min_size: int) -> Iterator[BoardEntry]:
     result = entry.result
     if result is None or result.parts or result.stored is not None or result.direction not in ("i2t", "t2i"):
-        return
+        return  # only a plain measure with a value per query of a direction can be divided by query
     for group in _groups(entry, result, collection, kinds, min_size):
         part = _part(result, group.members)
         view = f"{entry.view}; {group.name}" if entry.view else group.name

@@ -108,9 +108,13 @@ class Pairing:
 
 
 class CrankTask:
-    """The training task."""
+    """The training task.
 
-    decoupled = True
+    The judge is `Reading`, a small transformer over the vectors of a backbone, or `Tuned`, a pretrained transformer
+    that is trained as a whole.
+    """
+
+    decoupled = True  # AdamW: weight decay apart from the gradient
     module: nn.Module
 
     def __init__(
@@ -327,7 +331,7 @@ class CrankModel:
         """
         judge = self.judge
         if not isinstance(judge, Tuned):
-            raise LimnerError(f"{self.name!r} uses a frozen backbone: train it with a transformer as backbone=")
+            raise LimnerError(f"{self.name!r} has no tuned transformer: train it with a transformer as backbone=")
         names, captions = image_names(collection.images), collection.texts.values
         images, texts = (_first_states(judge, list(side)) for side in (names, captions))
         ids = collection.images.ids, collection.texts.ids

@@ -315,7 +315,7 @@ class ListRequest:
 
 @dataclass(frozen=True)
 class ShiftedListRequest:
-    """Finds the best of shifted scores from low-precision products."""
+    """The best of every row of shifted scores: a score less a value of its row and one of its column, as in CSLS."""
 
     best: Best
     shifted: Shifted
@@ -325,7 +325,7 @@ class ShiftedListRequest:
         return block.best_shifted(self.best, self.shifted)
 
     def verified(self, width: int, dimensions: int | None = None) -> float:
-        """A tile reads the best of all its rows, and those that determine the values of the rows."""
+        """A tile reads the best of all its rows, and the `own` best that determine the value of a row."""
         return share_verified(self.best.k, width) + share_verified(self.shifted.own, width)
 
     def __call__(self, start: int, block: Block) -> Lists:

@@ -175,7 +175,7 @@ def evaluate(
     refuse_report_ending(files)
     _refuse_several(models, name, statistics, by)
     bank = files_of(str(evaluate_options["bank"])) if "bank" in evaluate_options else []
-    correction = {"correction": correct, "bank": bank, "keep": statistics}
+    correction = {"correction": correct, "bank": bank, "keep": statistics}  # bank: other queries, to find hubs by
     settings = {"measures": measures, "protocol": protocol or None, "ties": ties} | _missing_rules(missing or [])
     store, mode = store_and_mode(estimate)
     reports, parts = one_system.evaluated(
