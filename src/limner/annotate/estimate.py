@@ -1,14 +1,9 @@
-"""Estimates for complete judgements from the answers of a designed sample.
+"""Estimates for complete judgements from the answers of a designed sample, for `limner.evaluate(..., labels=store)`.
 
-A design draws units: pairs, queries, or queries at a level of their pool (`limner.annotate.plan`). Of its sample,
-`known` are the pairs given beforehand, `said` the labels that people gave, `truth` both. With the mode "anytime"
-intervals hold whenever somebody stops, with "fixed" only after the planned answers (`limner.stats.stratified`).
-
-A measure is the mean over the queries that have a given match, as in the view "pairs". Which of the others have a match
-is known only when their whole pool is judged; notes say how many have one at least.
-
-`limner.evaluate(scores, collection, labels=store)` and `limner evaluate ... --estimate STORE` use this. Answers are
-used in the order of the draws, up to the first gap, so that they form a valid sample of the design.
+A design draws units: pairs, queries, or levels of a query's pool. `known` are the pairs given beforehand, `said` what
+people answered, `truth` both. Intervals hold whenever somebody stops ("anytime"), or after the planned answers
+("fixed"). A measure is the mean over the queries that have a given match, as in the view "pairs"; notes say how many
+others have one at least. Answers are used in the order of the draws, up to the first gap: a valid sample of the design.
 """
 
 from __future__ import annotations
