@@ -1,9 +1,10 @@
 """Automatic judges of pairs: from scores, an image's other captions, a system, a pair scorer, a stored run, or several.
 
-A judge needs only a `name` and `probabilities(pairs) -> array` for (image, caption) pairs, from 0 to 1. Its output is
-never a label: it defines strata, and predicts within them as far as people's answers confirm it
-(`limner.stats.power_tuning`). So any number that correlates with the probability of a match works.
-`limner.annotate.endpoint` has the judge that asks a vision-language model.
+A judge needs only a `name` and `probabilities(pairs) -> array` for (image, caption) pairs, from 0 to 1. Its output
+defines strata, and predicts within them as far as people's answers confirm it (`limner.stats.power_tuning`), so any
+number that correlates with the probability of a match works. It is a label only where a test on people's answers
+bounds its errors (`limner.annotate.trusted_labels`). `limner.annotate.endpoint` has the judge that asks a
+vision-language model.
 """
 
 from __future__ import annotations
