@@ -90,10 +90,9 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
             note = f"{name}: {figures(by_name[name])}; {than}: {figures(by_name[than])}; 500 training images"
             difference = compare([by_name[name], by_name[than]]).line("R@10", direction=task).between(0, 1)
             low, high = (100 * bound for bound in (difference.interval.low, difference.interval.high))
-            claim = f"{name} less {than}, R@10, {title}: upper end of the 95% interval, points"
-            yield Claim(
-                claim, high, goal="> 0", note=f"{100 * difference.value:+.1f} [{low:+.1f}, {high:+.1f}]; {note}"
-            )
+            claim, interval = f"{name} less {than}, R@10, {title}", f"[{low:+.1f}, {high:+.1f}]"
+            note = f"{100 * difference.value:+.1f} {interval}; {note}"
+            yield Claim(f"{claim}: lower end of the 95% interval, points", low, goal="> 0", note=note)
     report = by_name["labels of objects"]
     for result in report.results:
         if str(result.measure) == "R@10":
