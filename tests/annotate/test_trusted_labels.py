@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from labelling import study
 from limner.annotate import open_store
+from limner.annotate.design import plan
 from limner.annotate.export import import_answers
 from limner.annotate.merge import by_majority
 from limner.annotate.pool import waiting
@@ -18,6 +19,7 @@ from limner.annotate.scale import ImportedAnswer
 from limner.annotate.store.answers import answers, submit
 from limner.annotate.store.contents import add_collection, add_pairs, pairs
 from limner.annotate.store.designs import add_machine_answers
+from limner.annotate.store.exclusions import exclude
 from limner.annotate.store.people import add_annotator
 from limner.annotate.store.tasks import add_tasks, lease
 from limner.annotate.tasks import make_tasks
@@ -214,6 +216,22 @@ def test_a_store_from_sample_to_what_is_left_for_people(pooled):
         add_tasks(store, make_tasks(waiting(store), study(60)[0].judgements, positives=0, negatives=0))
         answer_all(store, truth, "bob")
         assert len(by_majority(answers(store))) == 3600
+
+
+def test_a_plan_is_refused_where_a_judge_has_labelled(pooled):
+    """In both orders: the intervals of a plan need people's answers, and a judge's would count as such."""
+    address, truth = pooled
+    collection, systems, _ = study(60)
+    with open_store(address) as store:
+        ask_sample(store, 900)
+        answer_all(store, truth, "ada")
+        assert accept(store, "machine").labels
+        with pytest.raises(LimnerError, match="has labels of judge machine, and a plan's intervals need people"):
+            plan(store, collection, systems, half_width=8)
+        exclude(store, "annotator", "judge machine", reason="a plan needs people")
+        assert plan(store, collection, systems, direction="i2t", half_width=8)
+        with pytest.raises(LimnerError, match="the store has a plan"):
+            accept(store, "machine")
 
 
 def test_pairs_that_came_after_the_sample_get_no_label(pooled):

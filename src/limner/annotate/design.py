@@ -37,6 +37,7 @@ from limner.annotate.sample import SamplingFrame, frame, keep_study, needed, uni
 from limner.annotate.store import Store
 from limner.annotate.store.contents import Key
 from limner.annotate.store.designs import LEVEL, Design, Unit, add_design, add_phase, designs, fill_units
+from limner.annotate.trusted_labels import refuse_judge_labels
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
@@ -107,6 +108,7 @@ def plan(
     """
     progress = as_progress(progress)
     planned_measures = plannable(measures, half_width, budget)
+    refuse_judge_labels(store)
     if not systems:
         raise LimnerError("no system to plan for: expected at least one")
     chosen = ("i2t", "t2i") if direction is None else (direction,)

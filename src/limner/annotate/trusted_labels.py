@@ -34,6 +34,8 @@ YES, NO = 4, 1
 """The grades of a judge's labels."""
 SAMPLE = "sample"
 """The setting of a store with the last random sample: its tasks, and the number of the last pair it was drawn from."""
+ACCEPTED = "judge labels"
+"""The setting of a store with the names of the annotators whose answers are a judge's labels."""
 LEAST = 4
 """Clusters without which no threshold is tried."""
 
@@ -217,7 +219,18 @@ def accept(store: Store, judge: str, *, errors: float = 0.05, level: float = 0.9
     if rows:
         digest = hashlib.blake2b(repr(sorted(trusted.labels.items())).encode(), digest_size=8).hexdigest()
         import_answers(store, rows, key=f"{name} {digest}")
+        store.set(ACCEPTED, sorted({name, *(store.setting(ACCEPTED) or ())}))
     return trusted
+
+
+def refuse_judge_labels(store: Store) -> None:
+    """Refuses a plan for a store with labels of a judge: intervals need people's answers."""
+    accepted = set(store.setting(ACCEPTED) or ()) & {each.annotator for each in answers(store)}
+    if accepted:
+        raise LimnerError(
+            f"the store has labels of {', '.join(sorted(accepted))}, and a plan's intervals need people's answers: "
+            "plan in another store, or take them out with 'limner annotate people review'"
+        )
 
 
 def _pairs_of(store: Store, tasks: Iterable[int]) -> set[int]:
