@@ -6,30 +6,30 @@ set -euo pipefail
 # Stand-ins for what a person has: 200 pictures with captions but no splits, and two models trained elsewhere.
 limner data convert scenes photos -O images=200 -O seed=11
 sed -i.bak -E 's/","(split|train|dev|test)","[^"]*"$/"/' photos/captions.csv
-limner train histograms scenes -O images=300 -o mine.npz
-limner train colours scenes -O images=300 -o theirs.npz
+limner train histograms scenes -O images=300 -o mine
+limner train colours scenes -O images=300 -o theirs
 
 # 1. Look at the collection.
 limner data describe photos
 
 # 2. Encode both sides with both models.
-limner encode photos --side images --model mine.npz -o images.npz
-limner encode photos --side texts --model mine.npz -o texts.npz
-limner encode photos --side images --model theirs.npz -o their_images.npz
-limner encode photos --side texts --model theirs.npz -o their_texts.npz
+limner encode photos --side images --model mine -o images.npz
+limner encode photos --side texts --model mine -o texts.npz
+limner encode photos --side images --model theirs -o their_images.npz
+limner encode photos --side texts --model theirs -o their_texts.npz
 
 # 3. Evaluate and explain.
 limner evaluate photos --images images.npz --texts texts.npz --name mine -o before.json -o before.html
 limner explain failures photos --images images.npz --texts texts.npz --limit 1
 
 # 4. Index and search.
-limner index photos.index photos --model mine.npz
+limner index photos.index photos --model mine
 limner search photos.index "a red balloon by the sea" -k 3 -o found.html
 
 # 5. Pool what both models rank first, make tasks, search on the page and label one task of 20 pairs there.
-limner annotate pool work.db photos --split all --model mine.npz --model theirs.npz --depth 3
+limner annotate pool work.db photos --split all --model mine --model theirs --depth 3
 limner annotate tasks work.db
-limner serve photos --model mine.npz --model theirs.npz --store work.db --port 0 --json > served.json &
+limner serve photos --model mine --model theirs --store work.db --port 0 --json > served.json &
 server=$!
 trap 'kill -INT $server 2> /dev/null || true' EXIT
 for _ in $(seq 600); do [ -s served.json ] && break; sleep 0.2; done
