@@ -1,5 +1,6 @@
 """The k best assignments against a list of all of them."""
 
+import math
 from itertools import permutations
 
 import numpy as np
@@ -93,6 +94,22 @@ def test_all_assignments_and_best_totals_rank_alike():
     scores = scores_of(np.random.default_rng(1).standard_normal((4, 5)))
     deep = k_best_ranking(scores, 10**6)
     assert np.array_equal(deep.indices, best_totals(scores).ranking().indices) and not deep.truncated
+
+
+def test_sums_of_the_same_scores_are_equal_totals_in_whatever_order_they_are_added():
+    """0.1 + 0.2 + 0.3 and 0.3 + 0.2 + 0.1 differ in the last bit if they are added one by one."""
+    scores = Scores.from_matrix(np.array([[0.1, 0.1, 0.3], [0.2, 0.2, 0.2], [0.3, 0.1, 0.2]]), list("abc"), list("wxy"))
+    ranking = k_best_ranking(scores, 6)
+    assert ranking["b"] == ["x", "w", "y"] and ranking.scores[1, 1] == ranking.scores[1, 2]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_totals_of_decimals_come_best_first(seed):
+    random = np.random.default_rng(seed)
+    matrix = random.integers(1, 4, (3, 3)) / 10
+    totals = [each.total for each in k_best(Scores.from_matrix(matrix, list("abc"), list("wxy")), 6)]
+    every = [math.fsum(matrix[row, column] for row, column in enumerate(p)) for p in permutations(range(3))]
+    assert totals == sorted(every, reverse=True)
 
 
 def test_larger_ones_begin_with_the_optimum_and_never_repeat():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from math import fsum
 
 import numpy as np
 
@@ -68,7 +69,7 @@ def k_best(scores: Scores, k: int) -> list[Assignment]:
         best.append(_assignment(scores, worths, part.columns, turned))
         for child in part.split(worths, min(scores.shape)):
             heappush(waiting, child)
-    return best
+    return sorted(best, key=lambda assignment: -assignment.total)  # bounds are rounded, totals are not
 
 
 def k_best_ranking(scores: Scores, k: int) -> Ranking:
@@ -132,7 +133,7 @@ def _assignment(scores: Scores, worths: FloatArray, columns: IntArray, turned: b
     """The assignment of the original scores from that of the square matrix."""
     n = min(scores.shape)
     chosen = columns[:n].copy()
-    total = float(worths[np.arange(n), chosen].sum())
+    total = fsum(worths[np.arange(n), chosen])  # the same in any order, so that equal totals are equal
     if turned:
         chosen = np.full(len(scores.queries), -1, dtype=np.int64)
         chosen[columns[:n]] = np.arange(n)

@@ -24,8 +24,9 @@ class LexicalKernel:
     """The string kernel in which words match partially.
 
     `K(s, s') = sum_w sum_w' m_sw m_s'w' lambda_m^(2 l) prod_i kappa(w_i, w'_i) sqrt(idf(w_i) idf(w'_i))`, w and w' of
-    the same length l; the square root of idf if the weights are "root idf". Words unknown to the similarity match only
-    themselves. Documents sum it over all pairs of their sentences; then `K(x, y) / sqrt(K(x, x) K(y, y))`.
+    the same length l, with the weights "root idf", the paper's; without the root if they are "idf". Words unknown to
+    the similarity match only themselves. Documents sum it over all pairs of their sentences; then
+    `K(x, y) / sqrt(K(x, x) K(y, y))`.
 
     Source: Hodosh, Young & Hockenmaier 2013, section 3.5.1; after Bloehdorn et al. 2006.
 
