@@ -104,6 +104,7 @@ def test_the_site_builds_and_needs_no_network(site):
 
 def test_the_site_and_its_search_work_from_disk(site, browser):
     context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(180_000)  # the site's search reads all pages, on a busy machine slowly
     page = context.new_page()
     urls = []
     page.on("request", lambda request: urls.append(request.url))

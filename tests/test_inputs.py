@@ -558,7 +558,7 @@ PAIR = limner.Judgements.from_pairs([("i", "t")])
         (3, "got int: expected the name of a data set, a path, or a table"),
         ([1, 2], "row 0 is .*expected {column: value}, or an"),
         ({"image": ["a"], "caption": []}, "columns of different lengths \\(image: 1, caption: 0\\)"),
-        ({"photo": ["a"], "caption": ["b"]}, "no column 'image'.*columns={'image': ...}"),
+        ({"photo": ["a"], "caption": ["b"]}, "no column 'image'.*columns={'image': NAME}"),
         ([], "no rows"),
     ],
 )

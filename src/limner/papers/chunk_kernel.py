@@ -53,7 +53,7 @@ class ChunkKernel:
 
     >>> kernel = ChunkKernel(StringKernel(weights="none")).fit([["a red dog on grass"], ["a cat"]])
     >>> kernel([["a red dog and a ball"]], [["a dog and a red ball"], ["a red dog and a ball"]]).round(2).tolist()
-    [[0.84, 1.0]]
+    [[0.97, 1.0]]
     """
 
     strings: StringKernel = field(default_factory=lambda: StringKernel(weights="root idf"))
