@@ -491,3 +491,68 @@ def test_synonyms_share_a_synset_of_wordnet():
 def test_a_new_colour_is_not_yet_in_the_text(new):
     assert attack("A white and black ball", "colour-in", colours=["white", "black"]) is None
     assert new in {after("a red and green ball", "colour-all", seed=seed).split()[-2] for seed in range(90)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("negation", "Young boy tosses autumn leaves"),
+        ("negation", "A family poses seated on concrete steps ."),
+        ("negation", "Three men in team uniforms"),
+        ("negation", "Six boys in yellow life vests"),
+        ("negation", "The girl skies down a mountain ."),
+        ("negation", "A man karate kicks a stack of boards ."),
+        ("antonym-wordnet", "A woman running after a boy"),
+        ("antonym-wordnet", "A man is standing near a car ."),
+        ("antonym-wordnet", "A child in a uniform"),
+        ("antonym-wordnet", "A woman at a fair wearing a hat"),
+        ("antonym-wordnet", "A bird on the side of a net"),
+        ("antonym-wordnet", "A boy looks back past a tree ."),
+        ("plural", "A man , woman , and child stand outside ."),
+        ("plural", "A man , young woman , and child stand outside ."),
+        ("plural", "A man/woman stands outside ."),
+        ("relation", "A dog runs into the ocean from the shore ."),
+        ("relation", "A boy climbs out of a pool onto the deck ."),
+        ("relation", "A man walks up a hill and another walks down a hill ."),
+        ("relation", "A boy on the left and a girl on the right"),
+    ],
+)
+def test_a_noun_is_no_verb_and_a_claim_is_changed_as_a_whole(kind, text):
+    assert [attack(text, kind, seed=seed) for seed in range(8)] == [None] * 8
+
+
+@pytest.mark.parametrize(
+    ("text", "noun"),
+    [
+        ("A child playing on the monkey bars .", "bar"),
+        ("Two children posing for a picture wearing water wings .", "wing"),
+        ("Onlookers watch a German Shepherd climb steps on a course .", "step"),
+        ("Man watching four dogs play on the beach .", "play"),
+        ("The monkey bars are red .", "bar"),
+        ("A little boy in green is kicking a ball and six boys in referee shirts are following him .", "shirt"),
+        ("A man fly fishes in a river and a dog is asleep .", "fish"),
+    ],
+)
+def test_a_word_that_is_no_verb_is_not_negated(text, noun):
+    edits = {edit.after for seed in range(20) if (edit := attack(text, "negation", seed=seed))}
+    assert edits and not any(f"not {noun}" in edit for edit in edits)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A man in a blue suit leaves the room .", "A man in a blue suit does not leave the room ."),
+        ("A man in red trunks leans on a wall .", "A man in red trunks does not lean on a wall ."),
+        ("The dog leaps into the air .", "The dog does not leap into the air ."),
+        ("The man in the black hat holds the ball .", "The man in the black hat does not hold the ball ."),
+        ("A black and white dog stands on a roof .", "A black and white dog does not stand on a roof ."),
+        ("A group of people sit at a table .", "A group of people do not sit at a table ."),
+        ("A man and a woman sit on a rock .", "A man and a woman do not sit on a rock ."),
+    ],
+)
+def test_the_verb_of_a_clause_is_negated(text, expected):
+    assert after(text, "negation") == expected
+
+
+def test_an_adjective_has_antonyms_in_wordnet():
+    assert after("A tall man is standing near a car .", "antonym-wordnet").startswith(("A short", "A little", "A low"))

@@ -30,11 +30,12 @@ from limner.core.errors import UnknownName
 from limner.core.progress import ProgressLike, as_progress
 from limner.explain.attributes import antonym, colour_all, colour_in, number, size
 from limner.explain.clauses import negation, relation, word_order
-from limner.explain.noun_heads import colours_in
+from limner.explain.noun_heads import colours_in, head_after, leads, tags
 from limner.explain.noun_phrases import FUNCTION, WORD
 from limner.explain.plurals import plural_edit
 from limner.explain.text_edits import Context, Edit, Token, agreeing_article, cased, edited
 from limner.explain.word_pairs import synonym, verb
+from limner.language.tagging import usual_part
 from limner.language.wordnet import WordNet
 
 Proposer = Callable[[str, list[Token], int, Context], str | None]
@@ -91,9 +92,15 @@ def _swap(text: str, kind: str, tokens: list[Token], at: int, context: Context) 
 
 def _antonym_wordnet(text: str, tokens: list[Token], at: int, context: Context) -> str | None:
     """As in the paper: an adjective is replaced by a WordNet antonym of any of its senses."""
-    word = tokens[at].low
-    antonyms = () if word in FUNCTION else context.wordnet.antonyms(word, "a")
+    antonyms = context.wordnet.antonyms(tokens[at].low, "a") if _is_adjective(text, tokens, at) else ()
     return context.choose(antonyms).replace("_", " ") if antonyms else None
+
+
+def _is_adjective(text: str, tokens: list[Token], at: int) -> bool:
+    """Whether a word is an adjective here, and not the verb of "is standing" or the noun of "a fair"."""
+    word = tokens[at].low
+    noun = leads(tokens, at) in ("a", "an", "the") and head_after(text, tokens, at) is None
+    return word not in FUNCTION and tags(tokens)[at] == "x" and usual_part(word) == "a" and not noun
 
 
 PROPOSERS: dict[str, Proposer] = {

@@ -11,6 +11,7 @@ from collections.abc import Container, Sequence
 from itertools import combinations, pairwise
 
 from limner.explain.attributes import COLOUR_NAMES
+from limner.explain.finite_verbs import is_finite
 from limner.explain.noun_heads import head_after, is_animal, is_person, tags
 from limner.explain.noun_phrases import COLOUR_SPELLING, COLOURS, FUNCTION, NO_OBJECTS, NUMBERS, SIZES, Phrase, phrases
 from limner.explain.text_edits import Change, Context, Edit, Token, agreeing_article, cased, edited, word_set
@@ -53,6 +54,8 @@ def _denied(tokens: list[Token], at: int, wordnet: WordNet) -> str | None:
         return None  # "gets ready", "shovels snow"
     if word.endswith("s") and ((not living and usual_part(word) != "v") or tokens[at].start > tokens[at - 1].stop + 1):
         return None  # "tree branches", "a swimsuit , goggles"
+    if base and not word.endswith("ing") and not is_finite(tokens, at, wordnet):
+        return None
     return _verb_denied(word, base)
 
 
@@ -74,7 +77,7 @@ SPORTS = frozenset(("fishing", "climbing", "skiing", "surfing", "boarding", "rac
 
 def _verb_denied(word: str, base: str | None) -> str | None:
     """A past form is left unchanged: it may be a participle ("a ball thrown by a boy")."""
-    if base is None or base in ("be", "have"):
+    if base is None or base in ("be", "have", "sky"):  # "skies" is written for "skis"
         return None
     if word == base:
         return f"do not {base}"
@@ -276,6 +279,11 @@ OPPOSITES: dict[tuple[str, ...], str] = {
 }  # fmt: skip
 """Relations in captions and their opposites. "In" and "with" are left out: they have too many meanings."""
 SIDES = {"left": "right", "right": "left"}
+COUNTERPARTS = {
+    "out of": {"out", "from"}, "into": {"into", "onto", "to"}, "away from": {"away", "from"},
+    "towards": {"towards", "toward", "to"}, "in front of": {"front"}, "far from": {"far"}, "on top of": {"on"},
+}  # fmt: skip
+"""Words beside which a new relation contradicts itself: "out of the ocean from the shore"."""
 MOTION = frozenset((
     "walk", "run", "climb", "go", "ride", "ski", "slide", "move", "drive", "come", "hike", "travel", "skate", "crawl",
     "march", "race", "jog", "roll", "fly", "sled", "snowboard", "skateboard", "bike", "cycle", "skip", "dash",
@@ -290,7 +298,8 @@ NO_PLACES = NO_OBJECTS | {
 def relation(text: str, tokens: list[Token], at: int, context: Context) -> Edit | None:
     """Turns a spatial relation into its opposite: "behind a tree" -> "in front of a tree"."""
     old, new = _opposite(tokens, at, context)
-    if not new:
+    rest = {token.low for token in (*tokens[:at], *tokens[at + len(old) :])}
+    if not new or rest & COUNTERPARTS.get(new, {new}):
         return None
     first, *following = tokens[at : at + len(old)]
     changes = [(first, cased(first.text, new)), *((token, "") for token in following)]

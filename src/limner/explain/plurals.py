@@ -77,7 +77,7 @@ def plural_edit(text: str, tokens: list[Token], at: int, context: Context) -> Ed
     if any(_is_living(token.low, wordnet) for token in inner):  # "a small child hangs upside"
         return None
     new = _other_number(tokens, head, wordnet, to_plural=to_plural) if head is not None else None
-    if head is None or new is None or _in_a_name(tokens, head, wordnet):
+    if head is None or new is None or _in_a_name(tokens, head, wordnet) or _shares_article(text, tokens, head):
         return None
     changes = _around(text, tokens, at, head, wordnet, to_plural=to_plural)
     if changes is None:
@@ -113,6 +113,14 @@ def _in_a_name(tokens: list[Token], head: int, wordnet: WordNet) -> bool:
     if after == "looking" and tags(tokens)[head + 2 : head + 3] == ("n",):  # "a Lassie looking dog"
         return True
     return (after.endswith("ing") and tags(tokens)[head + 1] != "v") or tokens[head].text[-2:] == "'s"
+
+
+def _shares_article(text: str, tokens: list[Token], head: int) -> bool:
+    """Whether a list goes on with a noun that has no article of its own: "a man , woman , and child"."""
+    if head + 1 >= len(tokens) or tokens[head + 1].low in FUNCTION or tokens[head + 1].low.endswith("ing"):
+        return False
+    gap = text[tokens[head].stop : tokens[head + 1].start].strip()
+    return gap in (",", "/", "&") and tags(tokens)[head + 1] != "v"
 
 
 def _around(
