@@ -93,6 +93,7 @@ def run(folder, *words):
 def person(browser, server, name):
     context = browser.new_context(base_url=server.url, viewport=SIZES[1], reduced_motion="reduce")
     context.add_cookies([{"name": "limner_name", "value": name, "url": server.url}])
+    context.set_default_timeout(120_000)  # the page of estimates is computed while it loads
     context.add_init_script(websites.read_guideline(name))
     return context.new_page()
 
