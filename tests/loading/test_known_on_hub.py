@@ -157,3 +157,9 @@ def test_a_repository_that_has_changed_is_refused_in_words(hub, name, column):
 def test_a_data_set_without_a_known_copy_on_the_hub_says_what_to_fetch(hub):
     with pytest.raises(LimnerError, match="knows no copy of it on the hub.*Cross-lingual-Test-Dataset-XTD10"):
         limner.load("xtd10")
+
+
+@pytest.mark.parametrize("name", ["flickr30k", "xtd10", "crossmodal-3600", "sugarcrepe"])
+def test_a_known_name_says_where_it_comes_from_and_under_which_terms(name):
+    listed = CliRunner().invoke(app, ["list", "datasets", name]).output
+    assert "Terms: " in listed and dataset(name).fetch[:40] in " ".join(listed.split())

@@ -164,6 +164,7 @@ BUILT_IN = (
             " adobe-research/Cross-lingual-Test-Dataset-XTD10 repository as DIR, and COCO's photographs (train2014 and"
             " val2014) as images=FOLDER."
         ),
+        licence="Adobe's own (LICENSE.md of the repository); the photographs are under the terms of Flickr.",
         sizes=((1_000, 0),),
     ),
     Dataset(
